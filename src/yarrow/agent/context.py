@@ -219,7 +219,7 @@ class TokenCounter:
         return frame.fixed + self._opening(context) + said
 
     def _count(self, messages: Sequence[Message], start: int) -> None:
-        """Count the messages that are new; a session only grows, so its last known message stands for all before."""
+        """Count new messages; a session only grows, so only its last counted message is compared."""
         known = self._begin + len(self._sums) - 1
         changed = known > self._begin and (known > len(messages) or messages[known - 1] != self._last)
         if changed or not self._begin <= start <= known:

@@ -35,7 +35,10 @@ class UserAction(Struct, frozen=True):
 
 
 def run_user_tool(call: ToolCall, batch: ToolExecutor, desk: SessionWriter, *, silent: bool) -> UserAction:
-    """Return the run of a tool by a person; unless `silent` the model will be told what was run and what came of it."""
+    """Return the task that runs a user's tool call.
+
+    Unless `silent`, the call and its result are recorded for the model.
+    """
 
     async def work() -> Body:
         result = await batch.run_for_user(call)

@@ -1,1 +1,1 @@
-"""Sessions on disk: records, files and how they are found."""
+"""Sessions on disk: records, files and lookup."""

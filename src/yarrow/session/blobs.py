@@ -1,4 +1,4 @@
-"""Large contents of blocks, kept as files of their own beside the session's: a line names one by its SHA-256."""
+"""Large block contents, stored in files next to the session file and referenced by SHA-256."""
 
 import base64
 import contextlib
@@ -22,25 +22,25 @@ from yarrow.session.line import MAX_LINE_BYTES, UnknownRecord, encode_line, repl
 from yarrow.session.record import Queued, Record
 
 MAX_INLINE_BYTES = 64 * 1024
-"""Bytes that the data of an image, or a text of a tool's output, may have in a line; a longer one becomes a blob."""
+"""Maximum bytes of image data or tool output stored in a line; larger contents become blobs."""
 MAX_BLOB_BYTES = MAX_LINE_BYTES
-"""Bytes of the largest blob that is read; a larger one cannot be ours and counts as damaged."""
+"""Maximum bytes of a blob to read; a larger one is not ours and counts as damaged."""
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _REFERENCE = re.compile(rb'"blob"\s*:\s*"([0-9a-f]{64})"')
 _READ_FLAGS = os.O_RDONLY | system.BASE_FLAGS | system.NOFOLLOW | system.NONBLOCK
-"""Neither through a link nor waiting for whoever writes into a pipe."""
+"""Does not follow symlinks and does not wait for the writer of a pipe."""
 
 
 def blob_folder_for(session: Path) -> Path:
-    """Return the directory of a session file's blobs."""
+    """Return the blob directory of a session file."""
     return session.with_suffix(".blobs")
 
 
 def read_blob(session: Path, digest: str) -> bytes | None:
-    """Return a blob of a session file by its SHA-256 in hex digits, None when it is not there whole as a plain file.
+    """Return a blob by its SHA-256 in hex digits; None if it is missing, damaged or not a regular file.
 
-    Whatever else `digest` is, no path is made of it.
+    Any other `digest` is never used in a path.
     """
     if not _DIGEST.fullmatch(digest) or blob_folder_for(session).is_symlink():
         return None
@@ -54,7 +54,7 @@ def read_blob(session: Path, digest: str) -> bytes | None:
             return None
         with open(fd, "rb", closefd=False) as stream:
             content = stream.read()
-    except OSError:  # a bad sector is as good as a missing file
+    except OSError:  # an unreadable file counts as missing
         return None
     finally:
         os.close(fd)
@@ -62,7 +62,7 @@ def read_blob(session: Path, digest: str) -> bytes | None:
 
 
 def extract_blobs(record: Record) -> tuple[Record, dict[str, bytes]]:
-    """Return a record with references in place of its large contents, and those by digest; itself when it has none."""
+    """Return a record with references instead of large contents, and the contents by digest; itself if it has none."""
     if not isinstance(record, Message | Queued):
         return record, {}
     texts = isinstance(record, Message) and record.role is Role.TOOL
@@ -80,21 +80,21 @@ def extract_blobs(record: Record) -> tuple[Record, dict[str, bytes]]:
 
 
 class BlobReader:
-    """Brings the blobs of one session file into its records; a content that is named twice is in memory once."""
+    """Restores the blobs of one session file into its records; equal contents are held in memory once."""
 
     def __init__(self, session: Path) -> None:
         self._session = session
         self._contents: dict[tuple[str, bool], str] = {}
-        """By digest and whether it is an image: so a file that names a blob ten thousand times stays small here too."""
+        """Contents by digest and image flag, so that repeated references to a blob take no extra memory."""
 
     def inline_blobs(self, record: Record | UnknownRecord) -> tuple[Record | UnknownRecord, tuple[str, ...]]:
-        """Return a record with the contents of its blobs, and what is missing as ends of a sentence about a block.
+        """Return a record with its blob contents, and a description of each missing blob to follow a block's name.
 
-        A block whose blob is not there whole becomes a text that says so.
+        A block whose blob is missing or damaged becomes a text that says so.
         """
         if not isinstance(record, (Message, Queued)):
             return record, ()
-        for block in record.content:  # most have none, and there are a hundred thousand records
+        for block in record.content:  # most records have no blobs, and there may be a hundred thousand
             if isinstance(block, (Text, Image)) and block.blob:
                 return self._inline_record(record)
         return record, ()
@@ -111,7 +111,7 @@ class BlobReader:
         return replace(record, content=tuple(blocks)), tuple(complaints)
 
     def _inline_block(self, block: Block) -> Block | str:
-        """Return the block without a reference, or what is missing."""
+        """Return the block with its contents, or a description of the missing blob."""
         if not isinstance(block, Text | Image) or not block.blob:
             return block
         is_image = isinstance(block, Image)
@@ -132,14 +132,14 @@ class BlobReader:
 
 
 class BlobFolder:
-    """The blobs of one session file as its writer sees them, used by one thread at a time.
+    """The blobs of one session file, as seen by its writer. Used by one thread at a time.
 
-    With `sync`, what was put is as durable as the medium once `settle` returned. Methods raise `OSError`; what was
-    refused left nothing half behind and can be put again.
+    With `sync`, blobs are durable once `sync_directories` has returned. Methods raise `OSError`; a failed write leaves
+    nothing behind and can be repeated.
     """
 
     def __init__(self, session: Path, calls: Syscalls, *, sync: bool) -> None:
-        """Touches nothing yet: the folder is made with the first blob."""
+        """Create the object without disk access; the directory is created with the first blob."""
         self._session = session
         self._calls = calls
         self._sync = sync
@@ -147,7 +147,7 @@ class BlobFolder:
         """Directories with entries that are not durable yet."""
 
     def put(self, digest: str, content: bytes) -> None:
-        """Keep a content under its digest; one that is there already is kept, one that is damaged is replaced."""
+        """Write a blob; an existing one is reused, a damaged one is replaced."""
         if blob_folder_for(self._session).is_symlink():
             raise OSError(errno.ELOOP, f"{blob_folder_for(self._session)} is a link and not a directory")
         path = blob_folder_for(self._session) / digest
@@ -156,20 +156,20 @@ class BlobFolder:
             create_file(self._calls, path, content, sync=self._sync)
         elif self._sync:
             self._sync_file(path)
-        # Both, for a process that died may have made the folder and not come to the sync.
+        # Sync both: a process that died may have created the folder without syncing it.
         self._unsynced_directories |= {path.parent, self._session.parent}
 
     def copy_from(self, source: Path, digest: str) -> None:
-        """Keep a blob of another session file, as the same file where the disk can; a missing one stays missing."""
+        """Copy a blob from another session file, as a hard link if possible; a missing one stays missing."""
         content = read_blob(source, digest)
         if content is not None:
             self._link_blob(source, digest)
             self.put(digest, content)
 
     def adopt_line(self, line: bytes, source: Path | None) -> bytes:
-        """Return a sealed line for this session after its blobs were taken from `source` and its large contents put.
+        """Return a sealed line for this session, after copying its blobs from `source` and storing its large contents.
 
-        Fields that this version does not know, also those of blocks, stay.
+        Unknown fields, also in blocks, are preserved.
         """
         if source is not None:
             for digest in sorted(set(_REFERENCE.findall(line))):
@@ -178,7 +178,7 @@ class BlobFolder:
             return line
         try:
             value = records.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # carried along as it is
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # kept unchanged
             return line
         slim, contents = extract_blobs(value)
         for digest, content in contents.items():
@@ -188,14 +188,14 @@ class BlobFolder:
         return _replace_contents(line, value, slim) if contents else line
 
     def sync_directories(self) -> None:
-        """Make the names of what was put durable, if that is wanted."""
+        """Make the names of the new blobs durable if `sync` is set."""
         if self._sync:
             for directory in sorted(self._unsynced_directories):
                 sync_directory(self._calls, directory)
         self._unsynced_directories.clear()
 
     def _link_blob(self, source: Path, digest: str) -> None:
-        """Share a file of another folder, if it is there and the disk can; `put` sees to the rest."""
+        """Hard-link a file of another folder if possible; `put` handles every other case."""
         with contextlib.suppress(OSError):
             self._unsynced_directories.update(make_directories(blob_folder_for(self._session)))
             os.link(blob_folder_for(source) / digest, blob_folder_for(self._session) / digest, follow_symlinks=False)
@@ -209,7 +209,7 @@ class BlobFolder:
 
 
 def encode_with_blobs(items: Iterable[Record]) -> tuple[list[bytes], dict[str, bytes], int]:
-    """Return sealed lines, the blobs that they name by digest, and the bytes of the longest line with all in it."""
+    """Return the sealed lines, their blobs by digest, and the bytes of the longest line with its contents inlined."""
     lines: list[bytes] = []
     blobs: dict[str, bytes] = {}
     longest = 0
@@ -225,11 +225,11 @@ def encode_with_blobs(items: Iterable[Record]) -> tuple[list[bytes], dict[str, b
 
 
 def _large_content(block: Block, *, texts: bool) -> bytes | None:
-    """Return the content of a block that is to become a blob, None where it stays in the line."""
+    """Return the content of a block to store as a blob; None if it stays in the line."""
     if isinstance(block, Image) and len(block.data) > MAX_INLINE_BYTES:
         try:
             content = base64.b64decode(block.data, validate=True)
-        except ValueError:  # no base64: only its own text is sure to come back
+        except ValueError:  # not base64: only the text itself is certain to be preserved
             return None
         return content if base64.b64encode(content).decode() == block.data else None
     if texts and isinstance(block, Text):
@@ -245,7 +245,7 @@ def _make_reference(block: Block, digest: str) -> Block:
 
 
 def _replace_contents(line: bytes, value: Record, slim: Record) -> bytes:
-    """Return the line with the references of `slim` in place of the contents of `value`, and all else as it is."""
+    """Return the line with the contents of `value` replaced by the references of `slim`, otherwise unchanged."""
     if not isinstance(value, Message | Queued) or not isinstance(slim, Message | Queued):
         return line
     fields = msgspec.json.decode(line, type=dict[str, Raw])

@@ -1,4 +1,4 @@
-"""The session files under one root, and how one is found: by id, by a part of it, by name, as the newest, in a list."""
+"""Session files under one root directory: lookup by id, part of an id, name or age, and listing."""
 
 import contextlib
 import hashlib
@@ -16,24 +16,24 @@ from yarrow.session.ids import is_valid_id
 from yarrow.session.reader import make_default_header
 
 MIN_ID_PART_CHARACTERS = 4
-"""Characters of the shortest part of an id that is looked up."""
+"""Minimum characters of a partial id."""
 MAX_CANDIDATES = 5
-"""Sessions that an error names."""
+"""Maximum sessions named in an error."""
 MAX_SLUG_CHARACTERS = 40
-"""Characters of the readable part of a project's directory."""
+"""Maximum characters of the readable part of a project directory's name."""
 
 
 def project_dir(root: Path, cwd: str) -> Path:
-    """Return the directory of a project's sessions, its own for every real path: a readable part and a hash."""
+    """Return the directory of a project's sessions, unique for each real path: a readable part and a hash."""
     real = os.path.realpath(cwd)
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(real).name).strip("-.")[:MAX_SLUG_CHARACTERS] or "project"
     return root / f"{slug}-{hashlib.sha256(os.fsencode(real)).hexdigest()[:12]}"
 
 
 def find_file(root: Path, session_id: str) -> Path | None:
-    """Return the file of a session in whatever project, None when there is none.
+    """Return the file of a session in any project; None if there is none.
 
-    Raises `InvalidArgument` for what is no id, before any path is made of it, and `OSError`.
+    Raises `InvalidArgument` for an invalid id, before it is used in a path, and `OSError`.
     """
     if not is_valid_id(session_id):
         raise InvalidArgument("session_id", f"{session_id!r} is not 1 to 64 of the characters A-Z a-z 0-9 _ -")
@@ -42,10 +42,10 @@ def find_file(root: Path, session_id: str) -> Path | None:
 
 
 def resolve_id(root: Path, text: str) -> str:
-    """Return the id of the session that a person means.
+    """Return the id of the session that the user refers to.
 
-    In this order: an id; a prefix or suffix of one, of `MIN_ID_PART_CHARACTERS` or more characters; the present name of
-    a session. Raises `NotFound` with what is near, `InvalidArgument` when several fit, and `OSError`.
+    Tries, in this order: a complete id; a prefix or suffix of at least `MIN_ID_PART_CHARACTERS`; a session's current
+    name. Raises `NotFound` with similar names, `InvalidArgument` if several match, and `OSError`.
     """
     if is_valid_id(text) and find_file(root, text):
         return text
@@ -68,7 +68,7 @@ def resolve_id(root: Path, text: str) -> str:
 
 
 def find_newest(root: Path, cwd: str) -> str | None:
-    """Return the id of the session of a project that was written last, None when it has none. Raises `OSError`."""
+    """Return the id of the project's most recently written session; None if it has none. Raises `OSError`."""
     listed = list_heads(root, cwd)
     return listed[0].id if listed else None
 
@@ -76,7 +76,7 @@ def find_newest(root: Path, cwd: str) -> str | None:
 def list_heads(root: Path, cwd: str | None) -> list[SessionHead]:
     """Return all sessions of a project, or of all projects, newest first. Raises `OSError`.
 
-    A file that cannot be read is listed too, with the reason as its title.
+    An unreadable file is also listed, with the reason as its title.
     """
     projects = _list_projects(root) if cwd is None else [project_dir(root, cwd)]
     return sorted(
@@ -85,7 +85,7 @@ def list_heads(root: Path, cwd: str | None) -> list[SessionHead]:
 
 
 def delete_session(root: Path, session_id: str) -> None:
-    """Delete a session with everything beside its file. Raises `NotFound`, `Precondition` (LOCKED) and `OSError`."""
+    """Delete a session with all its files. Raises `NotFound`, `Precondition` (LOCKED) and `OSError`."""
     path = find_file(root, session_id)
     if path is None:
         raise NotFound(f"there is no session {session_id!r}")
@@ -99,15 +99,15 @@ def delete_session(root: Path, session_id: str) -> None:
 
 
 def search_sessions(root: Path, cwd: str | None, text: str) -> list[tuple[SessionHead, str]]:
-    """Return the sessions in which `text` was said or whose name holds it, newest first. Raises `OSError`.
+    """Return the sessions whose messages or name contain `text`, newest first. Raises `OSError`.
 
-    With each comes the line in which it was said, empty where the name alone holds it.
+    Each comes with the matching line; it is empty if only the name matches.
     """
     from yarrow.session.reader import find_line
 
     found: list[tuple[SessionHead, str]] = []
     for listed in list_heads(root, cwd):
-        # One that was deleted or cannot be read meanwhile holds nothing.
+        # A session that was deleted meanwhile or is unreadable has no matches.
         with contextlib.suppress(OSError):
             line = find_line(listed.path, text)
             if line is not None or text.casefold() in listed.name.casefold():
@@ -127,7 +127,7 @@ def _list_session_files(project: Path) -> list[Path]:
 def _is_kind(kind: Callable[[], bool]) -> bool:
     try:
         return kind()
-    except OSError:  # a link that leads to itself, or where nobody may look
+    except OSError:  # a symlink loop, or an unreadable directory
         return False
 
 
@@ -164,7 +164,7 @@ def _describe(listed: SessionHead) -> str:
 
 
 def _suggest_sessions(paths: list[Path], text: str) -> str:
-    import difflib  # only a mistake needs it
+    import difflib  # imported here because only a mistake needs it
 
     ids = {part: path for path in paths for part in (path.stem, path.stem[-8:])}
     near = dict.fromkeys(ids[part] for part in difflib.get_close_matches(text, ids, MAX_CANDIDATES))

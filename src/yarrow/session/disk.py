@@ -1,4 +1,4 @@
-"""Disk access of sessions: system calls that can fail, atomic files, the writer's lock."""
+"""Disk access of sessions: fallible system calls, atomic file creation and the writer's lock."""
 
 import asyncio
 import contextlib
@@ -17,45 +17,45 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MAX_THREADS = 4
-"""Threads of a `Disk`. When all are busy, calls wait in order; the event loop never does."""
+"""Threads of a `Disk`. If all are busy, calls are queued in order; the event loop never blocks."""
 
 
 class Syscalls(Protocol):
-    """What is asked of the operating system about an open file; each call raises `OSError` when refused."""
+    """System calls on an open file; each raises `OSError` on failure."""
 
     def write(self, fd: int, data: memoryview, /) -> int:
-        """Write at the end; return how many bytes were taken, perhaps fewer than given."""
+        """Write at the end; return the number of bytes written, which may be less than the data."""
         ...
 
     def sync(self, fd: int, /, *, directory: bool) -> None:
-        """Return when the data of a file, or the entries of a directory, survive a power failure."""
+        """Return when the file's data, or the directory's entries, survive a power failure."""
         ...
 
     def truncate(self, fd: int, length: int, /) -> None:
-        """Cut the file to `length` bytes."""
+        """Truncate the file to `length` bytes."""
         ...
 
 
 class OsSyscalls:
-    """The operating system itself."""
+    """System calls of the operating system."""
 
     def write(self, fd: int, data: memoryview, /) -> int:
         """Write at the end."""
         return os.write(fd, data)
 
     def sync(self, fd: int, /, *, directory: bool) -> None:
-        """Force to the medium."""
+        """Force the data to the medium."""
         system.sync(fd, data_only=not directory)  # entries are metadata
 
     def truncate(self, fd: int, length: int, /) -> None:
-        """Cut the file."""
+        """Truncate the file."""
         os.ftruncate(fd, length)
 
 
 class Disk:
-    """A few threads, shared by all sessions of a process, that wait for the disk in place of the event loop.
+    """A few threads, shared by all sessions of a process, that do disk access without blocking the event loop.
 
-    They start with the first call. The owner closes it when the logs on it are closed.
+    They start with the first call. The owner closes the disk after the logs that use it.
     """
 
     def __init__(self, syscalls: Syscalls | None = None, *, threads: int = MAX_THREADS) -> None:
@@ -64,35 +64,35 @@ class Disk:
         self._closed = False
 
     def submit(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
-        """Run a function in a thread, on behalf of the running event loop.
+        """Run a function in a thread on behalf of the running event loop.
 
-        Raises `YarrowError` (DRAINING) when this was closed.
+        Raises `YarrowError` (DRAINING) if the disk is closed.
         """
         if self._closed:
             raise YarrowError("the service has ended", code=Code.DRAINING)
         return asyncio.wrap_future(self._pool.submit(function, *args, **kwargs))
 
     async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a function in a thread and return its result; a cancelled caller still waits for its end."""
+        """Run a function in a thread and return its result; if cancelled, still wait for it to finish."""
         future = self.submit(function, *args, **kwargs)
         await wait_until_done(future)
         return future.result()
 
     def close(self) -> None:
-        """Wait for the calls under way and end the threads; no more are taken."""
+        """Wait for the running calls and end the threads; later calls are rejected."""
         self._closed = True
         self._pool.shutdown()
 
 
 async def wait_until_done(future: asyncio.Future[R]) -> None:
-    """Return when a future is done; a cancelled caller still waits for that. Its error is left to the caller."""
+    """Return when a future is done, even if cancelled meanwhile. The caller must handle the future's error."""
     cancelled = False
     while not future.done():
         try:
             await asyncio.wait((future,))
         except asyncio.CancelledError:
             cancelled = True
-    future.exception()  # looked at, so that nobody is told that it was not
+    future.exception()  # mark the exception as retrieved, so that asyncio does not log it
     if cancelled:
         raise asyncio.CancelledError
 
@@ -111,12 +111,12 @@ _ERROR_TEXTS = {
 
 
 def describe_os_error(error: OSError) -> str:
-    """Return why the operating system refused, and what to do, as the rest of a sentence."""
+    """Return the reason for an operating system error and what to do, to end a sentence with."""
     return _ERROR_TEXTS.get(error.errno or 0) or (error.strerror or str(error)).lower()
 
 
 def write_all(calls: Syscalls, fd: int, data: bytes) -> None:
-    """Write all bytes, in however many calls."""
+    """Write all bytes, in as many calls as needed."""
     rest = memoryview(data)
     while rest:
         taken = calls.write(fd, rest)
@@ -126,16 +126,16 @@ def write_all(calls: Syscalls, fd: int, data: bytes) -> None:
 
 
 def create_file(calls: Syscalls, path: Path, data: bytes, *, sync: bool) -> None:
-    """Make a file of mode 0600 that appears with all of `data` or not at all; missing directories get mode 0700.
+    """Create a file of mode 0600 atomically with all of `data`; missing directories get mode 0700.
 
-    With `sync` it survives a power failure from then on. Raises `FileExistsError`, or `OSError` when refused.
+    With `sync`, it survives a power failure. Raises `FileExistsError`, or `OSError` on failure.
     """
     changed = [path.parent, *make_directories(path.parent)]
     draft = path.with_name(f".{new_id()}.draft")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.BASE_FLAGS, 0o600)
     try:
         try:
-            draft.chmod(0o600)  # whatever the umask
+            draft.chmod(0o600)  # regardless of the umask
             write_all(calls, fd, data)
             if sync:
                 calls.sync(fd, directory=False)
@@ -155,11 +155,11 @@ def create_file(calls: Syscalls, path: Path, data: bytes, *, sync: bool) -> None
 
 
 def make_directories(directory: Path) -> list[Path]:
-    """Make what is missing, with mode 0700; return the directories that have a new entry. Raises `OSError`."""
+    """Create missing directories with mode 0700; return the directories with a new entry. Raises `OSError`."""
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     for path in reversed(missing):
         path.mkdir(mode=0o700, exist_ok=True)
-        path.chmod(0o700)  # whatever the umask
+        path.chmod(0o700)  # regardless of the umask
     return [path.parent for path in missing]
 
 
@@ -175,7 +175,7 @@ def _publish(draft: Path, path: Path) -> None:
 
 
 def sync_directory(calls: Syscalls, directory: Path) -> None:
-    """Return when the entries of a directory survive a power failure. Raises `OSError`."""
+    """Return when the directory's entries survive a power failure. Raises `OSError`."""
     fd = system.open_directory(directory)
     try:
         calls.sync(fd, directory=True)
@@ -184,7 +184,7 @@ def sync_directory(calls: Syscalls, directory: Path) -> None:
 
 
 class WriterLock:
-    """The right to append to one session, against other processes and within this one."""
+    """The right to append to one session, exclusive among processes and within this one."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -192,13 +192,13 @@ class WriterLock:
 
     @property
     def is_held(self) -> bool:
-        """Whether this object has it."""
+        """True if this object holds the lock."""
         return self._fd >= 0
 
     def acquire(self) -> None:
-        """Take the lock without waiting.
+        """Acquire the lock without waiting.
 
-        Raises `Precondition` (LOCKED) naming the process that has it, and `OSError` when the file cannot be used.
+        Raises `Precondition` (LOCKED) naming the holding process, and `OSError` if the lock file cannot be used.
         """
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | system.BASE_FLAGS, 0o600)
         with contextlib.ExitStack() as undone:
@@ -209,13 +209,13 @@ class WriterLock:
                 system.try_lock(fd)
             except BlockingIOError:
                 raise self._locked_error(fd) from None
-            with contextlib.suppress(OSError):  # a full disk: the lock holds, only its refusals name nobody
-                os.write(fd, b"%-20d\n" % os.getpid())  # of one length, so that it overwrites what was there
+            with contextlib.suppress(OSError):  # on a full disk the lock holds, but errors cannot name its process
+                os.write(fd, b"%-20d\n" % os.getpid())  # of fixed length, to overwrite the previous number
             undone.pop_all()
         self._fd = fd
 
     def release(self) -> None:
-        """Give it back; without it, nothing happens."""
+        """Release the lock; has no effect if it is not held."""
         if self.is_held:
             os.close(self._fd)
             self._fd = -1

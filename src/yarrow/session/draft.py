@@ -1,4 +1,4 @@
-"""A session that is to be made of others: its header and its records, and how they become lines of a file."""
+"""Draft of a session derived from others: its header and records, and their encoding as lines."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -21,9 +21,9 @@ from yarrow.session.redaction import NO_REDACTION, Redactor
 
 
 class CopiedRecord(Struct, frozen=True, gc=False):
-    """A record taken over from the session file `path`.
+    """A record copied from the session file `path`.
 
-    Where `value` is what is stored there, the line is taken byte for byte; else with the fields that differ replaced.
+    If `value` is the stored value, the line is copied byte for byte; otherwise only the changed fields are replaced.
     """
 
     path: Path
@@ -32,23 +32,22 @@ class CopiedRecord(Struct, frozen=True, gc=False):
 
 
 class SessionDraft(Struct, frozen=True):
-    """A session that is to be made."""
+    """A session to be created."""
 
     header: Header
     entries: tuple[CopiedRecord | Message, ...]
-    """Its records in order: those taken over, and messages that are new."""
+    """Its records in order: copied records and new messages."""
     origin: Path | None = None
-    """The file whose header is continued, with the fields of it that this version does not know."""
+    """The file whose header is continued, including its unknown fields."""
 
     def records(self) -> Iterator[Record | UnknownRecord]:
         """Yield the records, to be folded into a state."""
         return (entry if isinstance(entry, Message) else entry.value for entry in self.entries)
 
     def encode_lines(self, redactor: Redactor = NO_REDACTION) -> Iterator[tuple[bytes, Path | None]]:
-        """Yield the sealed line of each record with the file that it is taken from, if it is; memory: one line.
+        """Yield the sealed line of each record, redacted, with its source file if any; holds one line in memory.
 
-        A line may name blobs, which are those of that file; it holds no secret. Raises `OSError`, and `StorageError`
-        when a file shrank.
+        A line may reference blobs of its source file. Raises `OSError`, and `StorageError` if a file shrank.
         """
         with ExitStack() as stack:
             streams: dict[Path, BinaryIO] = {}
@@ -62,9 +61,9 @@ class SessionDraft(Struct, frozen=True):
                 yield _redact_line(line, entry.path, redactor), entry.path
 
     def encode_header(self, redactor: Redactor = NO_REDACTION) -> bytes:
-        """Return the sealed line of the header, without secrets.
+        """Return the sealed line of the header, redacted.
 
-        Reads the file that it continues and raises `OSError`.
+        Reads the header of the continued file and raises `OSError`.
         """
         header = redactor.redact_header(self.header)
         if self.origin is not None:
@@ -77,8 +76,8 @@ class SessionDraft(Struct, frozen=True):
 
 
 def _redact_line(line: bytes, path: Path, redactor: Redactor) -> bytes:
-    """Return a line of the file `path` without secrets."""
-    # Here, since most runs make no session of others.
+    """Return a line of the file `path`, redacted."""
+    # Imported here because most runs derive no sessions.
     from yarrow.session.transfer import redact_line
 
     return redact_line(line, partial(read_blob, path), redactor)
@@ -96,14 +95,14 @@ def _copy_line(entry: CopiedRecord, stream: BinaryIO) -> bytes:
 
 
 def _edit_line(raw: bytes, old: Record | None, new: Record) -> bytes:
-    """Return the line of `new`; what it has in common with `old`, and what neither knows, keeps its raw bytes.
+    """Return the line of `new`; fields equal in `old`, and fields unknown to both, keep their raw bytes.
 
-    Without `old` that is only what `new` does not know.
+    Without `old`, only unknown fields do.
     """
     try:
         fields = _decode_fields(raw)
     except msgspec.DecodeError:
-        return encode_line(new)  # a damaged line of which only the value could be saved
+        return encode_line(new)  # a damaged line of which only the value was salvaged
     before, now = _decode_fields(encode_line(old)) if old is not None else {}, _decode_fields(encode_line(new))
     for name in before.keys() - now.keys():
         fields.pop(name, None)
@@ -112,7 +111,7 @@ def _edit_line(raw: bytes, old: Record | None, new: Record) -> bytes:
 
 
 def _decode_fields(line: bytes) -> dict[str, Raw]:
-    """Return the fields of a line but the checksum, each with its raw bytes."""
+    """Return the fields of a line except the checksum, each with its raw bytes."""
     fields = msgspec.json.decode(line, type=dict[str, Raw])
     fields.pop("crc32", None)
     return fields

@@ -1,4 +1,4 @@
-"""A session at a glance, for lists: read from the first lines and the last kilobytes of its file."""
+"""Summary of a session for lists, read from the first lines and the last kilobytes of its file."""
 
 import io
 import mmap
@@ -18,35 +18,35 @@ from yarrow.session.reader import make_default_header
 from yarrow.session.record import Change, Header, Record
 
 MAX_HEAD_LINES = 16
-"""Lines from the start among which the header and the first text of the user are looked for."""
+"""Lines from the start that are searched for the header and the user's first text."""
 TAIL_WINDOWS = (8 * 1024, 1024 * 1024)
-"""Bytes from the end in which the last record is looked for: the first number, and if there is none the second."""
+"""Bytes from the end that are searched for the last record; the second size is used if the first finds none."""
 MAX_TITLE_CHARACTERS = 120
-"""Characters of a title."""
+"""Maximum characters of a title."""
 
 
 class SessionHead(Struct, frozen=True):
-    """What a list shows of a session."""
+    """Data of a session shown in a list."""
 
     id: str
-    """As the file is named, which is what counts."""
+    """The id in the file name, which is authoritative."""
     path: Path
     header: Header
     name: str
-    """The last one given, as far as the first lines and the last kilobytes tell; `last_name` knows better."""
+    """The last name found in the first lines and last kilobytes; `find_last_name` is exact."""
     title: str
-    """The beginning of the first text of the user, on one line; or why the file cannot be read."""
+    """The start of the user's first text, on one line; or the reason why the file cannot be read."""
     updated: float
-    """Time of the last record or, if that is later, of the header, as in a copy; in seconds since 1970.
+    """Time of the last record or, if later (as in a copy), of the header, in seconds since 1970.
 
-    That of the file's last change where there is none.
+    The file's modification time if it has neither.
     """
 
 
 def read_head(path: Path) -> SessionHead:
-    """Return what the first and the last lines of a session file tell.
+    """Return the summary from the first and last lines of a session file.
 
-    Raises `NotFound` when there is no such file and `StorageError` when it is empty or cannot be read.
+    Raises `NotFound` if the file does not exist and `StorageError` if it is empty or unreadable.
     """
     try:
         with path.open("rb") as stream:
@@ -74,9 +74,9 @@ def read_head(path: Path) -> SessionHead:
 
 
 def find_last_name(path: Path) -> str | None:
-    """Return the name given last by a change anywhere in a session file, None when there is none.
+    """Return the session's last name change anywhere in its file; None if there is none.
 
-    Looks at every byte in the worst case, from the end. Raises `OSError`.
+    Searches from the end, and reads the whole file in the worst case. Raises `OSError`.
     """
     with path.open("rb") as stream:
         if os.fstat(stream.fileno()).st_size == 0:
@@ -105,7 +105,7 @@ def _read_first_records(stream: BinaryIO) -> Iterator[Record | UnknownRecord]:
 def _read_last_records(stream: BinaryIO, size: int) -> list[Record | UnknownRecord]:
     for window in TAIL_WINDOWS:
         start = max(0, size - window)
-        stream.seek(start)  # in the middle of a line, perhaps, which is then no good
+        stream.seek(start)  # this may be in the middle of a line, which then fails to parse
         records = list(_read_good_records(io.BytesIO(stream.read(window))))
         if start == 0 or any(not isinstance(record, UnknownRecord) for record in records):
             return records
@@ -128,7 +128,7 @@ def _find_title(records: Iterable[Record | UnknownRecord]) -> str:
 
 
 def make_title(text: str) -> str:
-    """Return the beginning of a text as a title has it: on one line, of `MAX_TITLE_CHARACTERS` characters at most."""
+    """Return the start of a text as a title: on one line, of at most `MAX_TITLE_CHARACTERS` characters."""
     return " ".join(text.strip()[: 2 * MAX_TITLE_CHARACTERS].split())[:MAX_TITLE_CHARACTERS]
 
 

@@ -1,4 +1,4 @@
-"""Names and times in session files: UUIDv7 ids that sort by creation, and RFC 3339 timestamps."""
+"""Ids and timestamps of session files: UUIDv7 ids that sort by creation, and RFC 3339 times."""
 
 import os
 import re
@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 
 _VALID_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TICKS_PER_MILLISECOND = 4096
-"""The 12 bits after the 48 of the time hold the fraction of a millisecond, so that ids made in one sort in order."""
+"""The 12 bits after the 48 time bits hold the fraction of a millisecond, so that ids sort by creation."""
 
 _lock = threading.Lock()
 _last_tick = 0
 
 
 def new_id() -> str:
-    """Return a UUIDv7; within a process each is greater than all before it, even when the clock steps back."""
+    """Return a UUIDv7; within a process, each is greater than all previous ones, even if the clock is set back."""
     global _last_tick  # noqa: PLW0603 (a process has one sequence of ids)
     with _lock:
         tick = max(time.time_ns() * _TICKS_PER_MILLISECOND // 1_000_000, _last_tick + 1)
@@ -27,27 +27,27 @@ def new_id() -> str:
 
 
 def is_valid_id(text: str) -> bool:
-    """Tell whether `text` may be a session's id, and so a file's name: `[A-Za-z0-9_-]{1,64}`."""
+    """Return True if `text` is a valid session id and thus file name: `[A-Za-z0-9_-]{1,64}`."""
     return _VALID_ID.fullmatch(text) is not None
 
 
 def format_timestamp(seconds: float) -> str:
-    """Return a time, in seconds since 1970, as RFC 3339 in UTC with milliseconds: `2026-11-28T00:38:13.123Z`."""
+    """Return a time in seconds since 1970 as RFC 3339 in UTC with milliseconds: `2026-11-28T00:38:13.123Z`."""
     whole, milliseconds = divmod(round(seconds * 1000), 1000)
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{milliseconds:03d}Z"
 
 
 def parse_seconds(text: str) -> float:
-    """Return the seconds since 1970 of an ISO 8601 time; without an offset it is taken as UTC.
+    """Return an ISO 8601 time in seconds since 1970; a time without offset is UTC.
 
-    Raises `ValueError` for what is not a time.
+    Raises `ValueError` if it is not a time.
     """
     moment = datetime.fromisoformat(text.strip().upper())
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def milliseconds(text: str) -> int:
-    """Return the milliseconds since 1970 of a time in a file, which anybody may have written; 0 for what is none."""
+    """Return an untrusted timestamp in milliseconds since 1970; 0 if it is not a valid time."""
     try:
         return max(0, int(parse_seconds(text) * 1000))
     except (ValueError, OverflowError):

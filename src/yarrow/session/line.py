@@ -1,4 +1,4 @@
-"""One line of a session file: record and checksum, and the lenient decoder for damaged lines."""
+"""Line format of session files: record and checksum, and a lenient decoder for damaged lines."""
 
 from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
@@ -33,17 +33,17 @@ _RECORD_TYPES: dict[str, type[Record]] = {
 
 
 class UnknownRecord(Struct, frozen=True):
-    """A whole line that this version cannot interpret: it has no meaning here and is carried along as it is."""
+    """A complete line that this version cannot interpret; it is ignored and preserved."""
 
     kind: str
 
 
 def salvage_record(line: bytes) -> Record | UnknownRecord:
-    """Return the record on a line, forgiving what does no harm.
+    """Return the record on a line, tolerating harmless damage.
 
-    Lone surrogates and bytes that are no UTF-8 become U+FFFD, raw control characters in strings are text, and an
-    optional field with a value of a later version counts as absent. A line whose kind, role, block type or other
-    required field is of a later version is `UnknownRecord`. Raises `ValueError` when it is no JSON object with a kind.
+    Lone surrogates and invalid UTF-8 become U+FFFD, raw control characters in strings are accepted, and an optional
+    field with a value from a later version is treated as absent. A line with a kind, role, block type or other required
+    field from a later version is an `UnknownRecord`. Raises `ValueError` if it is not a JSON object with a kind.
     """
     try:
         return _parse_record(line)
@@ -52,15 +52,15 @@ def salvage_record(line: bytes) -> Record | UnknownRecord:
 
 
 def encode_replacing_surrogates(record: Record) -> bytes:
-    """Return a record that holds lone surrogates as one JSON object, with U+FFFD in their place."""
-    import json  # text is cleaned where it enters the program; this is the net below
+    """Return a record as one JSON object, with lone surrogates replaced by U+FFFD."""
+    import json  # a safety net: text is sanitized when it enters the program
 
     value = msgspec.to_builtins(record)
     return replace_surrogates(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
 
 
 def replace_surrogates(text: str) -> str:
-    """Return the text with every lone surrogate replaced by U+FFFD."""
+    """Return the text with lone surrogates replaced by U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -105,16 +105,16 @@ def _fits(value: object, type_: object) -> bool:
 
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
-"""Bytes of the longest line. A longer one is skipped when read, and the log refuses to write it."""
+"""Maximum bytes of a line; the reader skips longer ones, and the log refuses to write them."""
 
 _SEAL_START = b',"crc32":"'
 _SEAL_LENGTH = len(_SEAL_START) + 10
-"""Bytes from the comma of the seal to the closing brace, eight hex digits among them."""
+"""Bytes from the comma of the seal to the closing brace, including eight hex digits."""
 _BOM = b"\xef\xbb\xbf"
 
 
 class BadLine(Struct, frozen=True):
-    """A line that holds no record that could be trusted; `reason` goes after "the line"."""
+    """A line without a trustworthy record; `reason` continues a sentence that starts with "the line"."""
 
     reason: str
 
@@ -122,8 +122,8 @@ class BadLine(Struct, frozen=True):
 class SessionLine(Struct, frozen=True, gc=False):
     """One line that is not blank.
 
-    `number` counts from 1. `raw` is the line without its end and without a byte order mark, and lies in the
-    stream at `offset`. `sealed` tells that its checksum was there and right.
+    `number` counts from 1. `raw` is the line without line ending and byte order mark, at `offset` in the stream.
+    `sealed` is True if it has a correct checksum.
     """
 
     number: int
@@ -134,9 +134,9 @@ class SessionLine(Struct, frozen=True, gc=False):
 
 
 def seal(json_object: bytes) -> bytes:
-    """Return a JSON object that has a field as a line: with its CRC-32 as the last field, and a newline.
+    """Return a non-empty JSON object as a line: with its CRC-32 as the last field, and a newline.
 
-    The checksum is that of all bytes before the comma in front of it.
+    The checksum covers all bytes before the preceding comma.
     """
     body = json_object[:-1]
     return b'%b%b%08x"}\n' % (body, _SEAL_START, crc32(body))
@@ -151,14 +151,14 @@ def encode_line(value: Record) -> bytes:
 
 
 def ensure_sealed(raw: bytes) -> bytes:
-    """Return the raw line of a record as a sealed line: every byte stays, a checksum is added where there is none."""
+    """Return the raw line of a record as a sealed line: bytes are unchanged, a missing checksum is added."""
     return raw + b"\n" if _has_seal(raw) else seal(raw.rstrip())
 
 
 def read_lines(stream: BinaryIO) -> Iterator[SessionLine]:
-    r"""Yield the lines of a session from where the stream stands, which is taken as offset 0.
+    r"""Yield the lines of a session from the stream's current position, which counts as offset 0.
 
-    Only `\n` ends a line; a `\r` before it and blank lines are ignored. Memory: one line.
+    Only ` ` ends a line; a preceding `\r` and blank lines are ignored. Holds one line in memory.
     """
     number = offset = 0
     while block := stream.readline(MAX_LINE_BYTES + 1):

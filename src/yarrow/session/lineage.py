@@ -1,8 +1,8 @@
-"""New sessions made of others: branch, fork, rebase, merge and import, as pure functions of what was loaded.
+"""Sessions derived from others: branch, fork, rebase, merge and import, as pure functions of loaded sessions.
 
-A session that is made has no name, for a name means one session; an imported one keeps its own. What waited to be
-delivered stays with the session it was accepted for. A message that no longer follows the messages it was said after
-goes without its opaque thinking, which providers bind to exactly those; the thinking can still be read.
+A derived session has no name, because names identify one session; an imported one keeps its name. Undelivered messages
+stay with their original session. A message whose predecessors changed loses its opaque thinking, which providers bind
+to them; the readable thinking stays.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -33,17 +33,17 @@ from yarrow.session.stats import match_results
 OMITTED_SUMMARY_INTRODUCTION = "Summary of the messages that were left out of this session:\n\n"
 MERGED_SUMMARY_INTRODUCTION = "Summary of another session that was merged into this one:\n\n"
 _PENDING_RECORDS = (Queued, Undelivered, PermissionAsked, PermissionAnswered)
-"""Records of what waited, or waits; questions and answers are of the session they were asked in."""
+"""Records of pending items; permission requests and answers belong to their own session."""
 MAX_IMPORTED_ID_CHARACTERS = 200
-"""Characters kept of the id that an imported session had."""
+"""Maximum characters kept of an imported session's original id."""
 
 
 def branch(parent: StoredSession, index: int | None, *, new_id: str, timestamp: str) -> SessionDraft:
-    """Return a child with everything up to the message at `index`, so that its context is the parent's at that point.
+    """Return a child with everything up to the message at `index`; its context is the parent's at that point.
 
-    `index` counts messages from 0, or from the end when it is negative; None takes everything. A compaction counts
-    when it lies before that message. A branch between a call and its results takes the results up to `index` and no
-    later one; what is then missing is filled in on the way to the model. Raises `InvalidArgument`.
+    `index` counts messages from 0, or from the end if it is negative; None copies everything. A compaction is included
+    if it is before that message. If the branch is between a call and its results, the results up to `index` are
+    included; missing ones are supplied when the history is sent to the model. Raises `InvalidArgument`.
     """
     places = [place for place, stored in enumerate(parent.records) if isinstance(stored.value, Message)]
     if index is None:
@@ -56,28 +56,28 @@ def branch(parent: StoredSession, index: int | None, *, new_id: str, timestamp: 
 
 
 def fork(source: StoredSession, *, new_id: str, timestamp: str) -> SessionDraft:
-    """Return a copy of the whole session that has no parent."""
+    """Return a copy of the whole session without a parent."""
     child = _make_child(source, source.records, new_id=new_id, timestamp=timestamp)
     header = replace(child.header, parent_id=None, parent_message_index=None, forked_from=source.header.id)
     return replace(child, header=header)
 
 
 class RebaseResult(Struct, frozen=True):
-    """A session of chosen messages."""
+    """A session of selected messages."""
 
     draft: SessionDraft
     added: tuple[int, ...]
-    """Indices that were not named, and taken since they go with a call or a result that was."""
+    """Indices added to the selection because their calls or results were selected."""
 
 
 def rebase(
     source: StoredSession, indices: Collection[int], *, new_id: str, timestamp: str, summary: str | None = None
 ) -> RebaseResult:
-    """Return a child of the messages at `indices`, in their order in the source, under the source's present settings.
+    """Return a child of the messages at `indices`, in their original order, with the source's current settings.
 
-    A message with calls and the results of these are taken together: naming one of them takes all. Compactions are
-    not taken. `summary`, of what was left out, becomes the first message. Raises `InvalidArgument` when `indices` is
-    empty, or holds one twice or one that is no message's.
+    A message with calls and their results are only taken together: selecting one selects all. Compactions are dropped.
+    `summary`, of the omitted messages, becomes the first message. Raises `InvalidArgument` if `indices` is empty,
+    contains duplicates or is out of range.
     """
     said = _messages(source)
     chosen = _select_indices([message for _, message in said], indices)
@@ -101,16 +101,16 @@ def rebase(
 
 
 def find_omitted_messages(source: StoredSession, indices: Collection[int]) -> list[Message]:
-    """Return the messages that a rebase on `indices` does not take, for their summary. Raises as `rebase`."""
+    """Return the messages that a rebase on `indices` omits, to be summarized. Raises as `rebase`."""
     messages = [message for _, message in _messages(source)]
     chosen = set(_select_indices(messages, indices))
     return [message for index, message in enumerate(messages) if index not in chosen]
 
 
 def find_new_messages(current: StoredSession, other: StoredSession) -> list[Message]:
-    """Return the messages of `other` after the longest beginning that it shares, by message id, with `current`.
+    """Return the messages of `other` after the longest prefix, by message id, that it shares with `current`.
 
-    Raises `InvalidArgument` when there are none, or when the two are one session.
+    Raises `InvalidArgument` if there are none, or if both are the same session.
     """
     return [message for _, message in _new_messages(current, other)]
 
@@ -123,12 +123,12 @@ def merge(
     synthesis: tuple[Message, Message],
     summary: str | None = None,
 ) -> SessionDraft:
-    """Return a child of `current` that goes on with what `other` has said since their common ancestor.
+    """Return a child of `current` that continues with the messages of `other` since their common ancestor.
 
-    Behind it comes the synthesis, a message of the user and one of the assistant; the child dates from the latter.
-    `condensed` is a summary that stands for the messages of `other`. A compaction of `current` stays in force, one
-    of `other` is not taken. A message of `other` gets a new id where its own is taken; ids of calls stay, since a
-    result answers the last call before it. Raises as `since_common_ancestor`.
+    Ends with the synthesis, a user and an assistant message; the child's creation time is that of the latter. `summary`
+    replaces the messages of `other`. A compaction of `current` stays in force; those of `other` are dropped. A message
+    of `other` whose id is in use gets a new one; call ids are kept, since a result answers the last call with its id.
+    Raises as `find_new_messages`.
     """
     news = _new_messages(current, other)
     question, answer = synthesis
@@ -147,9 +147,9 @@ def merge(
 
 
 def import_copy(loaded: StoredSession, *, new_id: str, cwd: str, timestamp: str) -> SessionDraft:
-    """Return a session of a file from elsewhere, in the project of `cwd`: every record as it is, without a parent.
+    """Return a session from an external file, in the project of `cwd`: every record unchanged, without a parent.
 
-    The ids in the file are data and name nothing here. Nor may a file say what runs unasked.
+    The ids in the file refer to nothing here. The file cannot grant permissions, so automatic approval becomes "ask".
     """
     header = replace(
         loaded.header,
@@ -167,7 +167,7 @@ def import_copy(loaded: StoredSession, *, new_id: str, cwd: str, timestamp: str)
 
 
 def _make_child(parent: StoredSession, records: Sequence[StoredRecord], *, new_id: str, timestamp: str) -> SessionDraft:
-    """Return a child with the first `records` of its parent, without texts that wait or were handed back."""
+    """Return a child with the first `records` of its parent, without undelivered messages."""
     state = _fold_state(parent, records)
     settled = {message.id for message in state.messages}.difference(text.id for text in state.queued)
     entries = tuple(
@@ -188,7 +188,7 @@ def _fold_state(source: StoredSession, records: Iterable[StoredRecord]) -> Sessi
 
 
 def _new_header(settings: Header, *, new_id: str, timestamp: str) -> Header:
-    """Return the header of a new session with the settings of another, and with no origin yet."""
+    """Return the header of a new session with the settings of another and no origin."""
     return replace(
         settings,
         id=new_id,
@@ -223,7 +223,7 @@ def _messages(source: StoredSession) -> list[tuple[StoredRecord, Message]]:
 
 
 def _select_indices(messages: Sequence[Message], indices: Collection[int]) -> list[int]:
-    """Return the indices in order, with those that go with them."""
+    """Return the sorted indices, with those of their calls and results."""
     if not indices:
         raise InvalidArgument("indices", "is empty: choose at least one message")
     named: set[int] = set()
@@ -244,7 +244,7 @@ def _describe_missing(index: int, total: int) -> str:
 
 
 def _find_unchanged(source: StoredSession, chosen: Sequence[int]) -> range:
-    """Return which of the chosen messages follow just what they were said after."""
+    """Return the positions of the selected messages that still follow the same messages."""
     values = [stored.value for stored in source.records]
     compacted = next((at for at, value in enumerate(values) if isinstance(value, Compaction)), len(values))
     changes = (at for at, value in enumerate(values) if isinstance(value, Change) and changes_prefix(value))
@@ -270,7 +270,7 @@ def _new_messages(current: StoredSession, other: StoredSession) -> list[tuple[St
 
 
 def _unique_ids(ids: Sequence[str], taken: Iterable[str], prefix: str) -> Iterator[str]:
-    """Yield the ids, and in the place of each that is taken one of our own."""
+    """Yield the ids; an id already in use is replaced by a new one."""
     used = set(taken)
     own = (f"{prefix}-{number}" for number in count(1))
     known = used.union(ids)
@@ -285,7 +285,7 @@ def _with_id(message_id: str, message: Message) -> Message:
 
 
 def _drop_signatures(message: Message) -> Message:
-    """Return a message without what is bound to the messages before it; opaque data of text and calls is not."""
+    """Return a message without the opaque thinking that is bound to earlier messages; other opaque data is kept."""
     content: list[Block] = []
     for block in message.content:
         if isinstance(block, Thinking):

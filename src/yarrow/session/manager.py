@@ -1,4 +1,4 @@
-"""The owner of all sessions on the disk: makes them, finds them and opens them, off the event loop."""
+"""Manager of all sessions on disk: creates, finds and opens them without blocking the event loop."""
 
 import shutil
 import time
@@ -22,25 +22,25 @@ from yarrow.session.store import SessionLog, SyncMode
 P = ParamSpec("P")
 R = TypeVar("R")
 STALE_IMPORT_SECONDS = 24 * 3600.0
-"""After which the draft of an import is taken for one that nobody goes on with."""
+"""Age in seconds after which an unfinished import file is considered abandoned."""
 
 
 class SessionManager:
     """All sessions under one root directory: `<root>/<project>/<id>.jsonl`.
 
-    Every method raises `StorageError` when a directory cannot be read, and `InvalidArgument` for what is no id.
+    Every method raises `StorageError` if a directory cannot be read, and `InvalidArgument` for an invalid id.
     """
 
     def __init__(self, root: Path, *, sync: SyncMode, disk: Disk) -> None:
-        """Touches nothing yet; a `~` in `root` is the home directory."""
+        """Create the manager without disk access; a `~` in `root` is expanded to the home directory."""
         self.root = root.expanduser()
         self._sync: SyncMode = sync
         self._disk = disk
 
     async def create(self, header: Header) -> SessionLog:
-        """Make the session of a header in the project of its `cwd`.
+        """Create a session in the project of the header's `cwd`.
 
-        Raises `InvalidArgument` when the id is taken, in whatever project, and `StorageError`.
+        Raises `InvalidArgument` if the id exists in any project, and `StorageError`.
         """
         if await self.find(header.id):
             raise InvalidArgument("session_id", f"{header.id} exists already; resume it or choose another")
@@ -48,41 +48,41 @@ class SessionManager:
         return await SessionLog.create(path, header, sync=self._sync, disk=self._disk)
 
     async def open(self, session_id: str) -> SessionLog:
-        """Return the log of a session; load it after this. Raises `NotFound`."""
+        """Return the log of a session; load the session afterwards. Raises `NotFound`."""
         return await SessionLog.open(await self._find_path(session_id), sync=self._sync, disk=self._disk)
 
     async def load(self, session_id: str) -> StoredSession:
-        """Return what a session holds; its header's id is that of the file's name. Raises `NotFound`."""
+        """Return the contents of a session; its header has the id of the file name. Raises `NotFound`."""
         loaded = await self._disk.run(load_session, await self._find_path(session_id))
         return replace(loaded, header=replace(loaded.header, id=session_id))
 
     async def find(self, session_id: str) -> Path | None:
-        """Return the file of a session, in whatever project, or None."""
+        """Return the file of a session in any project, or None."""
         return await self._run_on_disk(catalog.find_file, self.root, session_id)
 
     async def resolve(self, text: str) -> str:
-        """Return the id of the session that a person means by an id, a part of one, or a name.
+        """Return the id of the session that the user refers to by id, partial id or name.
 
-        Raises `NotFound` naming what is near and `InvalidArgument` naming what fits when it is more than one.
+        Raises `NotFound` with similar names, and `InvalidArgument` with the candidates if several match.
         """
         return await self._run_on_disk(catalog.resolve_id, self.root, text)
 
     async def find_newest(self, cwd: str) -> str | None:
-        """Return the id of the session of a project that was written last, or None."""
+        """Return the id of the project's most recently written session, or None."""
         return await self._run_on_disk(catalog.find_newest, self.root, cwd)
 
     async def list_heads(self, cwd: str | None = None) -> list[SessionHead]:
-        """Return the sessions of a project, or of all, newest first; an unreadable one has the reason as its title."""
+        """Return the sessions of one or all projects, newest first; an unreadable one has the reason as its title."""
         return await self._run_on_disk(catalog.list_heads, self.root, cwd)
 
     async def search(self, cwd: str | None, text: str) -> list[tuple[SessionHead, str]]:
-        """Return the sessions of a project, or of all, in which `text` was said, newest first."""
+        """Return the sessions of one or all projects that contain `text`, newest first."""
         return await self._run_on_disk(catalog.search_sessions, self.root, cwd, text)
 
     async def create_from(self, draft: SessionDraft, redactor: Redactor = NO_REDACTION) -> None:
-        """Make the session of a draft with all its records and their blobs, without secrets, or not at all.
+        """Create a session from a draft with all its records and blobs, redacted, or not at all.
 
-        Raises `InvalidArgument` when the id is taken and `StorageError`.
+        Raises `InvalidArgument` if the id exists and `StorageError`.
         """
         header = draft.header
         if await self.find(header.id):
@@ -96,21 +96,21 @@ class SessionManager:
             raise StorageError(f"the session {path} cannot be made: {describe_os_error(error)}") from error
 
     async def make_root(self) -> Path:
-        """Return the directory of all sessions, made if it was not there. Raises `StorageError`."""
+        """Return the directory of all sessions, created if missing. Raises `StorageError`."""
         await self._run_on_disk(self._make_root)
         return self.root
 
     def _make_root(self) -> None:
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # What imports left that were killed.
+        # Drafts left by interrupted imports.
         for draft in self.root.glob(".*.import"):
             if time.time() - draft.lstat().st_mtime > STALE_IMPORT_SECONDS:
                 draft.unlink(missing_ok=True)
 
     def blob_reader(self, session_id: str) -> Callable[[str], bytes | None]:
-        """Return what reads a blob of a session by its digest, waiting for the disk: None when it is not there whole.
+        """Return a blocking function that reads a session's blob by digest; None if it is missing or damaged.
 
-        What is returned raises `OSError` when the session cannot be looked for.
+        The function raises `OSError` if the session cannot be looked up.
         """
 
         def find_blob(digest: str) -> bytes | None:
@@ -120,14 +120,14 @@ class SessionManager:
         return find_blob
 
     async def delete(self, session_id: str) -> None:
-        """Delete a session. Raises `NotFound`, and `Precondition` (LOCKED) while somebody writes it."""
+        """Delete a session. Raises `NotFound`, and `Precondition` (LOCKED) while it is being written."""
         try:
             await self._disk.run(catalog.delete_session, self.root, session_id)
         except OSError as error:
             raise StorageError(f"the session {session_id} cannot be deleted: {describe_os_error(error)}") from error
 
     def close(self) -> None:
-        """Let the threads of the disk end; call it when every log is closed."""
+        """End the disk threads; call it after every log is closed."""
         self._disk.close()
 
     async def _find_path(self, session_id: str) -> Path:
@@ -137,14 +137,14 @@ class SessionManager:
         return path
 
     def _write_draft(self, path: Path, draft: SessionDraft, redactor: Redactor) -> None:
-        """Write the blobs, so that they are there when the file appears that names them."""
+        """Write the blobs first, so that they exist when the file that references them appears."""
         sync = self._sync != "none"
         blobs = BlobFolder(path, self._disk.syscalls, sync=sync)
         try:
             lines = [blobs.adopt_line(line, source) for line, source in draft.encode_lines(redactor)]
             blobs.sync_directories()
             create_file(self._disk.syscalls, path, b"".join((draft.encode_header(redactor), *lines)), sync=sync)
-        except FileExistsError:  # whoever made it meanwhile owns the folder too
+        except FileExistsError:  # another process created the session meanwhile and owns the folder too
             raise
         except BaseException:
             shutil.rmtree(blob_folder_for(path), ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The log of a session that is not kept: it behaves like one on the disk and writes nothing."""
+"""In-memory session log: behaves like the log on disk, but writes nothing."""
 
 import contextlib
 from collections.abc import AsyncGenerator
@@ -8,7 +8,7 @@ from yarrow.session.record import Record
 
 
 class MemoryLog:
-    """A log without a file, for `--no-session`; the records live in the agent's own state."""
+    """A log without a file, for `--no-session`; the records only exist in the agent's state."""
 
     def __init__(self, session_id: str) -> None:
         self._id = session_id
@@ -16,7 +16,7 @@ class MemoryLog:
 
     @contextlib.asynccontextmanager
     async def lock(self) -> AsyncGenerator[bool]:
-        """Hold the right to append; nobody else can have appended, so the value is False."""
+        """Hold the write lock; the value is False because nothing else can have appended."""
         grown = await self.acquire()
         try:
             yield grown
@@ -24,26 +24,26 @@ class MemoryLog:
             await self.release()
 
     async def acquire(self) -> bool:
-        """Take the right to append or raise `Precondition` (LOCKED); return False."""
+        """Acquire the write lock; return False. Raises `Precondition` (LOCKED) if it is held."""
         if self._is_held:
             raise Precondition(f"session {self._id} is being written by this process", code=Code.LOCKED)
         self._is_held = True
         return False
 
     async def release(self) -> None:
-        """Give the right to append back."""
+        """Release the write lock."""
         self._is_held = False
 
     async def append(self, *records: Record) -> None:
-        """Accept records, and forget them; needs the lock."""
+        """Accept and discard records; requires the lock."""
         del records
         await self.flush()
 
     async def flush(self) -> None:
-        """Do nothing, for there is nothing to force; needs the lock all the same."""
+        """Do nothing; requires the lock."""
         if not self._is_held:
             raise Precondition(f"session {self._id} is not locked for writing", code=Code.NOT_RUNNING)
 
     async def close(self) -> None:
-        """Give the right to append back."""
+        """Release the write lock."""
         self._is_held = False

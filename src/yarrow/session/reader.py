@@ -17,13 +17,13 @@ from yarrow.session.line import BadLine, UnknownRecord, read_lines
 from yarrow.session.record import Header, Record
 
 READ_BUFFER_BYTES = 64 * 1024
-"""Bytes; in the usual pieces of 8 KiB reading takes twice the time."""
+"""Buffer size in bytes; the default of 8 KiB makes reading take twice as long."""
 MAX_DESCRIBED_PROBLEMS = 100
-"""Skipped lines that a report describes; the rest is counted."""
+"""Maximum skipped lines described in a report; the rest are counted."""
 
 
 class StoredRecord(Struct, frozen=True, gc=False):
-    """A record and where its raw line lies in the file: bytes from its start, without the line's end."""
+    """A record with the position of its raw line in the file, in bytes and without the line ending."""
 
     value: Record | UnknownRecord
     offset: int
@@ -38,21 +38,21 @@ class SkippedLine(Struct, frozen=True):
 
 
 class LoadReport(Struct, frozen=True):
-    """What was wrong with a file that could be read all the same."""
+    """Problems of a file that was readable nevertheless."""
 
     skipped: tuple[SkippedLine, ...] = ()
-    """The first `MAX_DESCRIBED_PROBLEMS` of them."""
+    """The first `MAX_DESCRIBED_PROBLEMS` skipped lines."""
     skipped_count: int = 0
     unsealed: int = 0
-    """Good lines without a checksum."""
+    """Number of good lines without a checksum."""
     header: str = ""
-    """What was wrong with the header, as a sentence."""
+    """Problem of the header, as a sentence."""
     missing: tuple[str, ...] = ()
-    """The first `MAX_DESCRIBED_PROBLEMS` blobs that are not there whole, as sentences."""
+    """The first `MAX_DESCRIBED_PROBLEMS` missing or damaged blobs, as sentences."""
     missing_count: int = 0
 
     def warnings(self) -> tuple[str, ...]:
-        """Return what a person should know, as sentences; empty when nothing was wrong."""
+        """Return warnings for the user, as sentences; empty if there were no problems."""
         sentences = [f"Line {line.line_number} of the session {line.reason}; it was skipped." for line in self.skipped]
         if rest := self.skipped_count - len(self.skipped):
             sentences.append(f"{rest} more lines of the session were skipped.")
@@ -68,18 +68,18 @@ class LoadReport(Struct, frozen=True):
 
 
 class StoredSession(Struct, frozen=True):
-    """A session as its file tells it."""
+    """A session as read from its file."""
 
     path: Path
     header: Header
     records: tuple[StoredRecord, ...]
-    """Every good line except the header's, in order."""
+    """All good lines except the header, in order."""
     report: LoadReport
     size: int
-    """Bytes of the file that were read."""
+    """Bytes read from the file."""
 
     def read_raw_lines(self) -> Iterator[bytes]:
-        """Yield the raw line of each record, read again from the file: with every field that we do not know."""
+        """Yield the raw line of each record, read again from the file, including unknown fields."""
         with self.path.open("rb") as stream:
             for record in self.records:
                 stream.seek(record.offset)
@@ -87,9 +87,9 @@ class StoredSession(Struct, frozen=True):
 
 
 def load_session(path: Path) -> StoredSession:
-    """Return what can be read of a session file.
+    """Return the readable contents of a session file.
 
-    Raises `NotFound` when there is no such file and `StorageError` when it cannot be read or holds no good line.
+    Raises `NotFound` if the file does not exist and `StorageError` if it is unreadable or has no good line.
     """
     try:
         with path.open("rb", buffering=READ_BUFFER_BYTES) as stream:
@@ -152,19 +152,19 @@ def make_default_header(session_id: str, created: float, first: Record | Unknown
 
 
 MAX_LINE_CHARACTERS = 100
-"""Characters of a line that is found."""
+"""Maximum characters of a found line."""
 _MAX_LEAD_CHARACTERS = 30
-"""Of them, at most so many before what was looked for."""
+"""Maximum characters shown before the match."""
 
 
 def find_line(path: Path, text: str) -> str | None:
-    """Return the first line of a message in a session file that holds `text`, whatever the case of its letters.
+    """Return the first line of a message in a session file that contains `text`, ignoring case.
 
-    A long line is cut around it. None when no message does. Raises `OSError`.
+    A long line is truncated around the match. Returns None if no message matches. Raises `OSError`.
     """
     wanted = text.casefold()
-    # Most lines hold nothing of it and are never decoded: ASCII ones, so that no letter has another length in another
-    # case, without the longest part of the text that JSON writes as it is.
+    # Skip most lines without decoding: ASCII lines (so that changing case keeps lengths) that lack the longest part of
+    # the text that JSON does not escape.
     plain = max(_split_plain_parts(text), key=len, default="").lower().encode()
     with path.open("rb") as stream:
         for block in stream:
@@ -183,7 +183,7 @@ def find_line(path: Path, text: str) -> str | None:
 
 def _excerpt(said: str, wanted: str) -> str:
     lines = said.splitlines()
-    # What was looked for may itself have several lines.
+    # The searched text may itself have several lines.
     first = wanted.splitlines()[0] if wanted.splitlines() else ""
     line = " ".join(next((line for line in lines if first in line.casefold()), "").split())
     at = max(0, line.casefold().find(" ".join(first.split())))

@@ -1,4 +1,4 @@
-"""Redaction of known secrets in text, in values, and in text that arrives in pieces."""
+"""Redaction of known secrets in text, values and streams."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -18,57 +18,57 @@ S = TypeVar("S", bound=Struct)
 
 REDACTED = "[redacted]"
 MIN_LINE_CHARACTERS = 8
-"""Characters of the shortest line of a secret with several lines that is taken for a secret of its own."""
+"""Minimum characters of a line in a multi-line secret for the line to count as a secret itself."""
 ENUM_FIELDS = frozenset({"kind", "role", "type", "mode", "reason", "stopReason", "mediaType", "thinking"})
-"""Fields whose values are words of the file format: a record would be lost without them, as without the others."""
+"""Fields with enumerated values, which are not redacted: a record would be unreadable without them."""
 
 _NEEDLESS_ESCAPE = re.compile(r"\\[u/]")
-"""Escapes by which a letter or a slash can be written, at whatever depth."""
+"""Escapes for a letter or a slash, at any depth."""
 
 
 @cache
 def _known_fields() -> frozenset[str]:
-    """Return the names of all fields of the format."""
+    """Return the names of all fields of the file format."""
     known = (*get_args(Record), *get_args(Block), Usage, CompactionSettings)
     return ENUM_FIELDS.union(field.encode_name for each in known for field in msgspec.structs.fields(each))
 
 
 class Redactor:
-    """Replaces secrets by `[redacted]`, also where JSON or an address writes them in its own way."""
+    """Replaces secrets by `[redacted]`, including their spellings in JSON and URLs."""
 
     def __init__(self, secrets: Collection[str]) -> None:
-        """Take the values of secrets; empty ones are none."""
+        """Create a redactor for these secrets; empty ones are ignored."""
         self._compile({way for secret in secrets for way in _list_spellings(secret)})
 
     def for_bytes(self) -> "Redactor":
-        """Return one for bytes in UTF-8, each of them written as the character of its number."""
+        """Return a redactor for UTF-8 bytes decoded as Latin-1."""
         other = Redactor(())
         other._compile({way.encode(errors="surrogateescape").decode("latin-1") for way in self.spellings})
         return other
 
     def _compile(self, found: Collection[str]) -> None:
-        # The longest first, so that no secret leaves a rest of another that it is a part of.
+        # Longest first, so that a secret that is part of another leaves no remainder of it.
         spellings = sorted(found, key=lambda way: (-len(way), way))
         self._pattern = re.compile("|".join(map(re.escape, spellings))) if spellings else None
         self.spellings = tuple(spellings)
-        """Everything that is looked for, the longest first."""
+        """All spellings to search for, longest first."""
         self._is_plain = not any("\\" in spelling for spelling in spellings)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no secret to look for."""
+        """True if there are no secrets."""
         return self._pattern is None
 
     def redact_text(self, text: str) -> str:
-        """Return the text without secrets."""
+        """Return the text with secrets replaced."""
         return self._pattern.sub(REDACTED, text) if self._pattern is not None and self.has_secret(text) else text
 
     def has_secret(self, text: str) -> bool:
-        """Whether there is a secret in a text; the pattern, which tells where, takes several times as long."""
+        """Return True if the text contains a secret; much faster than the regex that locates it."""
         return any(spelling in text for spelling in self.spellings)
 
     def may_have_secret(self, json_text: str) -> bool:
-        """Whether there may be a secret in a JSON value: as it is written, or behind escapes that nobody needs."""
+        """Return True if a JSON text may contain a secret, as written or behind unnecessary escapes."""
         if self._pattern is None:
             return False
         if "\\" in json_text and not (self._is_plain and not _NEEDLESS_ESCAPE.search(json_text)):
@@ -76,12 +76,12 @@ class Redactor:
         return self.has_secret(json_text)
 
     def find_secret(self, text: str, at: int) -> tuple[int, int] | None:
-        """Return where the next secret from a place on begins and ends."""
+        """Return the start and end of the next secret at or after `at`."""
         found = self._pattern.search(text, at) if self._pattern is not None else None
         return found.span() if found else None
 
     def redact_json(self, text: str) -> str:
-        """Return the text of a JSON value without secrets, however they are escaped; as it was when it has none."""
+        """Return a JSON text with secrets replaced, however they are escaped; unchanged if it has none."""
         if not self.may_have_secret(text):
             return text
         try:
@@ -91,15 +91,15 @@ class Redactor:
                 return text
             shown = self.redact_text(text)
             return shown if _decodes_to(shown, changed) else msgspec.json.encode(changed).decode()
-        except (msgspec.DecodeError, RecursionError, UnicodeError):  # no JSON, or too deep a one
+        except (msgspec.DecodeError, RecursionError, UnicodeError):  # invalid JSON, or nested too deeply
             return self.redact_text(text)
 
     def redact_value(self, value: Any) -> Any:
-        """Return a JSON value without secrets in its texts and names of fields; the same object when it has none.
+        """Return a JSON value with secrets replaced in strings and field names; the same object if it has none.
 
-        An object whose text changes loses its `opaque`, by which a provider signed what was there before, and one that
-        holds opaque blocks with a secret loses these: a backend takes them byte for byte or not at all. Raises
-        `RecursionError` for a value that is nested too deeply.
+        An object whose text changes loses its `opaque` signature of the original text, and an object with a secret in
+        opaque blocks loses these blocks: a backend only accepts them unmodified. Raises `RecursionError` if the value
+        is nested too deeply.
         """
         if isinstance(value, str):
             return self.redact_text(value)
@@ -110,7 +110,7 @@ class Redactor:
         return value
 
     def redact_struct(self, value: S) -> S:
-        """Return a record, or another frozen value, without secrets."""
+        """Return a record or another frozen value with secrets replaced."""
         if self.is_empty:
             return value
         plain: Any = msgspec.to_builtins(value)
@@ -118,7 +118,7 @@ class Redactor:
         return value if changed is plain else msgspec.convert(changed, type(value))
 
     def redact_header(self, header: Header) -> Header:
-        """Return a header without secrets but for ids and paths, which lead nowhere when they are changed."""
+        """Return a header with secrets replaced, except in ids and paths, which would be broken."""
         name, prompt = self.redact_text(header.name), self.redact_text(header.system_prompt)
         return replace(header, name=name, system_prompt=prompt)
 
@@ -149,7 +149,7 @@ class Redactor:
 
 
 def _decodes_to(text: str, value: object) -> bool:
-    """Whether a text, in which secrets were replaced as they stand, is still that JSON value."""
+    """Return True if a JSON text is still equal to `value` after a literal replacement of secrets."""
     try:
         return bool(msgspec.json.decode(text) == value)
     except msgspec.DecodeError:
@@ -169,7 +169,7 @@ def _is_same(one: object, other: object) -> bool:
 
 
 def _list_spellings(secret: str) -> Iterator[str]:
-    import json  # here, since without a secret there is nothing to spell
+    import json  # imported here because it is unused without secrets
 
     lines = secret.splitlines()
     parts = [line.strip() for line in lines if len(line.strip()) >= MIN_LINE_CHARACTERS] if len(lines) > 1 else []
@@ -180,13 +180,13 @@ def _list_spellings(secret: str) -> Iterator[str]:
 
 
 NO_REDACTION = Redactor(())
-"""Leaves everything as it is."""
+"""Redactor that changes nothing."""
 
 
 class RedactingStream:
-    """One text. Whatever its pieces, all that is given out comes to what `Redactor.text` makes of the whole.
+    """Redacts one text that arrives in pieces; the output equals `Redactor.redact_text` of the whole text.
 
-    Only the longest end that may begin a secret is held back: less than the longest secret has characters.
+    Holds back only the longest suffix that may start a secret: fewer characters than the longest secret has.
     """
 
     def __init__(self, redactor: Redactor) -> None:
@@ -197,7 +197,7 @@ class RedactingStream:
         self._held = ""
 
     def feed(self, piece: str) -> str:
-        """Take a piece; return what can be told now, which may be empty."""
+        """Add a piece; return the text that can be emitted now, possibly empty."""
         text = self._held + piece
         if not self._redactor.has_secret(text):
             start = self._find_partial(text, 0)
@@ -208,7 +208,7 @@ class RedactingStream:
         while True:
             start = self._find_partial(text, at)
             found = self._redactor.find_secret(text, at)
-            # A match that begins before cannot become another one: it would be a beginning itself.
+            # An earlier match cannot change any more: otherwise its start would have been held back.
             if found is None or found[0] >= start:
                 break
             told += (text[at : found[0]], REDACTED)
@@ -217,12 +217,12 @@ class RedactingStream:
         return "".join((*told, text[at:start]))
 
     def flush(self) -> str:
-        """Return what is held back: the text is over."""
+        """Return the held-back text at the end of the stream."""
         held, self._held = self._held, ""
         return self._redactor.redact_text(held)
 
     def _find_partial(self, text: str, at: int) -> int:
-        """Return where the longest end of a text begins that may begin a secret; its length when there is none."""
+        """Return the start of the longest suffix that may start a secret; the text's length if there is none."""
         for place in range(max(at, len(text) - self._max_length + 1), len(text)):
             if text[place] in self._first_characters:
                 end = text[place:]
@@ -232,15 +232,15 @@ class RedactingStream:
 
 
 class RedactingBytes:
-    """One output in bytes, of which all but the secrets in it stays as it is."""
+    """Redacts one stream of bytes; everything else passes through unchanged."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._stream = RedactingStream(redactor.for_bytes())
 
     def feed(self, piece: bytes) -> bytes:
-        """Take a piece; return what can be told now, which may be empty."""
+        """Add a piece; return the bytes that can be emitted now, possibly empty."""
         return self._stream.feed(piece.decode("latin-1")).encode("latin-1")
 
     def flush(self) -> bytes:
-        """Return what is held back: the output is over."""
+        """Return the held-back bytes at the end of the stream."""
         return self._stream.flush().encode("latin-1")

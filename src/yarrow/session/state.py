@@ -1,4 +1,4 @@
-"""What a session amounts to: its records folded into settings, messages, waiting texts and the last compaction."""
+"""State of a session: its records folded into settings, messages, queued messages and the last compaction."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never, overload
@@ -21,7 +21,7 @@ from yarrow.session.record import (
 
 
 class Messages(Sequence[Message]):
-    """Messages that never change: a longer one shares the memory of the shorter one that it continues."""
+    """Immutable sequence of messages; an extended sequence shares memory with the shorter one."""
 
     __slots__ = ("_items", "_length")
 
@@ -51,7 +51,7 @@ class Messages(Sequence[Message]):
         return (self._items[at] for at in range(self._length))
 
     def concat(self, more: Iterable[Message]) -> "Messages":
-        """Return these and `more`, in time proportional to `more` unless these were continued before."""
+        """Return the concatenation with `more`, in time linear in `more` unless this was already extended."""
         if len(self._items) > self._length:
             return Messages([*self, *more])
         longer = Messages()
@@ -62,26 +62,26 @@ class Messages(Sequence[Message]):
 
 
 class SessionState(Struct, frozen=True):
-    """A session at one point of its file."""
+    """State of a session at one point of its file."""
 
     header: Header
-    """As if it were written now: with every later change, and the time of the last record as `updated_at`."""
+    """The current header: with all changes applied, and the time of the last record as `updated_at`."""
     messages: Messages = field(default_factory=Messages)
-    """All of them, also those that a compaction summed up."""
+    """All messages, including those replaced by a compaction."""
     queued: tuple[Queued, ...] = ()
-    """Texts that were accepted and are neither delivered nor handed back, in order."""
+    """Accepted messages that are neither delivered nor returned, in order."""
     asked: tuple[PermissionAsked, ...] = ()
-    """Questions that nobody answered yet, in order."""
+    """Unanswered permission requests, in order."""
     compaction: Compaction | None = None
-    """The last one."""
+    """The last compaction."""
     compacted_at: int = 0
-    """How many messages the last compaction was recorded after."""
+    """Number of messages before the last compaction."""
     prefix_changed_at: int = 0
-    """How many messages were said before a compaction, another system prompt or other tools last changed what leads."""
+    """Number of messages before the context's start last changed: by a compaction, a new system prompt or new tools."""
 
 
 def changes_prefix(change: Change) -> bool:
-    """Tell whether what a model is sent begins differently after a change of settings."""
+    """Return True if a settings change alters the start of what is sent to the model."""
     return change.system_prompt is not UNSET or change.tools is not UNSET
 
 
@@ -91,7 +91,7 @@ def apply_record(state: SessionState, record: Record | UnknownRecord) -> Session
 
 
 def fold_records(state: SessionState, records: Iterable[Record | UnknownRecord]) -> SessionState:
-    """Return the state after more records, in time proportional to them."""
+    """Return the state after more records, in time linear in their number."""
     header, compaction, compacted_at = state.header, state.compaction, state.compacted_at
     updated_at, rebegun_at, known = header.updated_at, state.prefix_changed_at, len(state.messages)
     messages: list[Message] = []
@@ -116,11 +116,11 @@ def fold_records(state: SessionState, records: Iterable[Record | UnknownRecord])
                 asked[record.id] = record
             case PermissionAnswered():
                 asked.pop(record.id, None)
-            case Header() | UnknownRecord():  # neither says anything that counts here
+            case Header() | UnknownRecord():  # neither affects the state
                 continue
             case _:
                 assert_never(record)
-        updated_at = max(updated_at, record.timestamp)  # a copy is younger than what it was copied from
+        updated_at = max(updated_at, record.timestamp)  # a copy is newer than its source
     return SessionState(
         header=replace(header, updated_at=updated_at),
         messages=state.messages.concat(messages) if messages else state.messages,

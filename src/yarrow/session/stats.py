@@ -1,4 +1,4 @@
-"""Statistics of a session, counted from its records."""
+"""Statistics of a session, computed from its records."""
 
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
@@ -15,35 +15,35 @@ from yarrow.session.state import SessionState, fold_records
 
 
 class ModelStats(Struct, frozen=True):
-    """What a model, of whatever provider, was asked."""
+    """Usage of a model, regardless of the provider."""
 
     name: str
     """Empty for answers that do not name their model."""
     usage: Usage = Usage()
     count: int = 0
-    """Answers and summaries that it wrote, also those that were cut."""
+    """Number of answers and summaries it wrote, including interrupted ones."""
 
 
 class ToolStats(Struct, frozen=True):
-    """How a tool was used; calls of a message that was cut never ran and do not count."""
+    """Usage of a tool; calls of an interrupted message were never run and do not count."""
 
     name: str
     calls: int
     errors: int
-    """Results that say that the call failed, was refused or was aborted."""
+    """Number of results that report a failure, denial or abort."""
     seconds: float
-    """From the end of the message with the call, or from the result before it of that message, to the result.
+    """Total seconds from the message, or the previous result for it, to each result.
 
-    So the calls of a message add up to the time that it took to answer them all; of calls that ran side by side, whose
-    results are recorded together, the first has nearly all of it. It holds the wait for a permission.
+    The calls of a message thus add up to the time needed to answer them all; of parallel calls, whose results are
+    recorded together, the first gets nearly all of it. Includes the wait for permission.
     """
 
 
 class SessionStats(Struct, frozen=True):
-    """The figures of a session."""
+    """Statistics of a session."""
 
     usage: Usage
-    """Of all model calls that were recorded: answers, also those that were cut, and summaries of compactions."""
+    """Usage of all recorded model calls: answers, including interrupted ones, and compaction summaries."""
     models: tuple[ModelStats, ...]
     """By name."""
     tools: tuple[ToolStats, ...]
@@ -51,7 +51,7 @@ class SessionStats(Struct, frozen=True):
     compactions: tuple[Compaction, ...]
     """Oldest first."""
     messages: dict[Role, int]
-    """How many there are of each role."""
+    """Number of messages by role."""
     created: str
     """RFC 3339."""
     updated: str
@@ -59,12 +59,12 @@ class SessionStats(Struct, frozen=True):
 
     @property
     def thinking(self) -> int:
-        """Tokens of all output that were thinking, as far as backends told."""
+        """Thinking tokens in the output, as far as backends report them."""
         return self.usage.thinking
 
 
 def compute_stats(header: Header, records: Iterable[Record | UnknownRecord]) -> SessionStats:
-    """Return the figures of a session in time linear in its records; what it took over from another counts too."""
+    """Return the statistics of a session in linear time; records inherited from another session count too."""
     kept = [record for record in records if not isinstance(record, UnknownRecord)]
     messages = [record for record in kept if isinstance(record, Message)]
     compactions = tuple(record for record in kept if isinstance(record, Compaction))
@@ -83,7 +83,7 @@ def compute_stats(header: Header, records: Iterable[Record | UnknownRecord]) -> 
 
 
 def count_by_model(written: Iterable[Message | Compaction]) -> tuple[ModelStats, ...]:
-    """Return the figures of each model that wrote some answers and summaries, by name."""
+    """Return the statistics of each model, by name."""
     found: dict[str, ModelStats] = {}
     for record in written:
         known = found.get(record.model) or ModelStats(record.model)
@@ -97,9 +97,9 @@ def _count_by_tool(messages: Sequence[Message]) -> tuple[ToolStats, ...]:
     calls = Counter(call.name for message in whole for call in message.tool_calls)
     errors: Counter[str] = Counter()
     spent: Counter[str] = Counter()
-    """Milliseconds."""
+    """Milliseconds by tool name."""
     before: dict[int, str] = {}
-    """By the index of a message with calls, the time of the last result that it got so far."""
+    """Time of the last result so far, by the index of the message with the calls."""
     for index, asked in match_results(messages).items():
         asking, result = messages[asked.index], messages[index]
         if asking.incomplete:
@@ -111,7 +111,7 @@ def _count_by_tool(messages: Sequence[Message]) -> tuple[ToolStats, ...]:
 
 
 def _elapsed_milliseconds(start: str, end: str) -> int:
-    """Return the milliseconds from one time to another; 0 where one is no time, or the clock was put back."""
+    """Return the milliseconds between two times; 0 if one is invalid or the clock was set back."""
     try:
         return max(0, round(1000 * (parse_seconds(end) - parse_seconds(start))))
     except ValueError:
@@ -119,17 +119,17 @@ def _elapsed_milliseconds(start: str, end: str) -> int:
 
 
 class CallPosition(Struct, frozen=True):
-    """A call, and the index of the message that holds it."""
+    """A call, and the index of the message that contains it."""
 
     index: int
     call: ToolCall
 
 
 def match_results(messages: Sequence[Message]) -> dict[int, CallPosition]:
-    """Return the call that each result answers, by the index of the result; one that answers none is left out.
+    """Return the call that each result answers, by the result's index; results without a call are omitted.
 
-    A result answers the last call before it that has its id and no answer yet; a later message takes over the ids of
-    its calls, since some servers number the calls of each answer anew.
+    A result answers the earliest unanswered call with its id in the latest message that uses this id, since some
+    servers restart the numbering of calls with each answer.
     """
     found: dict[int, CallPosition] = {}
     waiting: dict[str, deque[CallPosition]] = {}
@@ -145,12 +145,12 @@ def match_results(messages: Sequence[Message]) -> dict[int, CallPosition]:
 
 
 MAX_SUMMARY_CHARACTERS = 200
-"""Maximum characters of a call on its line; the rest is cut."""
+"""Maximum characters of a call on its line; the rest is truncated."""
 _KEY_ARGUMENTS = ("command", "path")
 
 
 def summarize_tool_call(call: ToolCall) -> str:
-    """Return the command of a call, its path, or else its arguments, on one line."""
+    """Return a call's command, path or arguments on one line."""
     try:
         arguments = msgspec.json.decode(call.arguments, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError):
@@ -160,7 +160,7 @@ def summarize_tool_call(call: ToolCall) -> str:
 
 
 def truncate_to_line(text: str) -> str:
-    """Return the beginning of a text on one line, with a mark where it is cut."""
+    """Return the start of a text on one line, with a mark if it is truncated."""
     text = text.strip()
     line = " ".join(text[: 8 * MAX_SUMMARY_CHARACTERS].split())
     return (

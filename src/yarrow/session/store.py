@@ -1,4 +1,4 @@
-"""The log of one open session: a record is on the disk when `append` returns."""
+"""Log of one open session: a record is on disk when `append` returns."""
 
 import asyncio
 import contextlib
@@ -16,33 +16,33 @@ from yarrow.session.line import MAX_LINE_BYTES, encode_line
 from yarrow.session.record import Header, Record
 
 SyncMode = Literal["message", "run", "none"]
-"""When what is written is forced to the disk: before `append` returns, at the end of a run, or never."""
+"""Sync policy of written data: before `append` returns, at the end of a run, or never."""
 
 
 class Log(Protocol):
-    """Where the records of a session go."""
+    """Destination of a session's records."""
 
     def lock(self) -> contextlib.AbstractAsyncContextManager[bool]:
-        """Hold the right to append, for the time of a run; the value tells that others have appended meanwhile."""
+        """Hold the right to append for the duration of a run; the value is True if others have appended meanwhile."""
         ...
 
     async def append(self, *records: Record) -> None:
-        """Add records, in order; once it has returned they are never lost."""
+        """Append records in order; they are never lost once this has returned."""
         ...
 
     async def flush(self) -> None:
-        """Return when all that was appended is as durable as the log makes it."""
+        """Return when everything appended is as durable as the log makes it."""
         ...
 
 
 class SessionLog:
-    """One session file, append-only, written by the one log that holds its lock.
+    """One append-only session file, written by the log that holds its lock.
 
-    It belongs to one event loop. Without the lock it holds no file open.
+    Must be used from one event loop. Keeps no file open without the lock.
     """
 
     def __init__(self, path: Path, *, sync: SyncMode, disk: Disk, seen: int) -> None:
-        """Use `create` or `open`; `seen` is the length of the file in bytes as the owner knows it."""
+        """Use `create` or `open` instead; `seen` is the file length in bytes known to the owner."""
         self.path = path
         self._sync: SyncMode = sync
         self._disk = disk
@@ -53,9 +53,9 @@ class SessionLog:
 
     @classmethod
     async def create(cls, path: Path, header: Header, *, sync: SyncMode, disk: Disk) -> "SessionLog":
-        """Make a session that is there with its header or not at all, for its owner's eyes only.
+        """Create a session atomically with its header, readable by its owner only.
 
-        Raises `InvalidArgument` when the file exists and `StorageError` when it cannot be made.
+        Raises `InvalidArgument` if the file exists and `StorageError` if it cannot be created.
         """
         line = encode_line(header)
         try:
@@ -68,10 +68,10 @@ class SessionLog:
 
     @classmethod
     async def open(cls, path: Path, *, sync: SyncMode, disk: Disk) -> "SessionLog":
-        """Return the log of a session that exists.
+        """Return the log of an existing session.
 
-        Load the session after this, not before, so that nothing others append in between goes unnoticed. Raises
-        `NotFound` and `StorageError`.
+        Load the session after this call, so that no concurrent append goes unnoticed. Raises `NotFound` and
+        `StorageError`.
         """
         try:
             status = await disk.run(path.stat)
@@ -83,7 +83,7 @@ class SessionLog:
 
     @contextlib.asynccontextmanager
     async def lock(self) -> AsyncGenerator[bool]:
-        """Hold the writer's lock; the value is that of `acquire`."""
+        """Hold the writer's lock; the value is the result of `acquire`."""
         grown = await self.acquire()
         try:
             yield grown
@@ -91,7 +91,7 @@ class SessionLog:
             await self.release()
 
     async def acquire(self) -> bool:
-        """Take the writer's lock; return whether others have appended since, so that one must load again.
+        """Acquire the writer's lock; return True if others have appended, so that the session must be reloaded.
 
         Raises `Precondition` (LOCKED) naming the process that holds it, and `StorageError`.
         """
@@ -105,7 +105,7 @@ class SessionLog:
         return job.result() != self._known_length
 
     async def release(self) -> None:
-        """Give the lock back after what is under way; with `sync` = run after a flush."""
+        """Release the lock after pending writes; with `sync` = run, flush first."""
         try:
             if self._sync == "run" and self._writer_lock.is_held:
                 await self.flush()
@@ -116,11 +116,11 @@ class SessionLog:
                 self._close_and_unlock()
 
     async def append(self, *records: Record) -> None:
-        """Add records, in order, and return when they are durable; with `sync` = run or none, when they are written.
+        """Append records in order; return when they are durable or, with `sync` = run or none, written.
 
-        Needs the lock. A cancelled caller stops waiting, the records are written all the same. Raises `StorageError`
-        when the disk refuses: the records are kept and written before the next ones, do not add them again. Raises
-        `LimitExceeded` for a record over `MAX_LINE_BYTES` bytes, or past `MAX_PENDING_BYTES`: these are not kept.
+        Requires the lock. If cancelled, the records are written anyway. Raises `StorageError` if the write fails; the
+        records are kept and written before the next ones, so do not append them again. Raises `LimitExceeded` for a
+        record over `MAX_LINE_BYTES`, or beyond `MAX_PENDING_BYTES`; these records are not kept.
         """
         lines, blobs, longest = encode_with_blobs(records)
         if longest > MAX_LINE_BYTES:
@@ -128,11 +128,11 @@ class SessionLog:
         await self._commit(lines, blobs, sync=self._sync == "message")
 
     async def flush(self) -> None:
-        """Write what was refused before and, unless `sync` is none, return when all is durable; raises as `append`."""
+        """Write what failed earlier and, unless `sync` is none, return when all is durable. Raises as `append`."""
         await self._commit([], {}, sync=self._sync != "none")
 
     async def close(self) -> None:
-        """Write what was refused before and give the lock back; raises `StorageError` when it is refused again."""
+        """Write what failed earlier and release the lock. Raises `StorageError` if it fails again."""
         if self._file.pending_bytes and not self._writer_lock.is_held:
             await self.acquire()
         try:
@@ -147,7 +147,7 @@ class SessionLog:
         await self._queue.write(lines, blobs, sync=sync)
 
     def _lock_and_open(self) -> int:
-        """Lock, then open: only then is the length of the file ours to know."""
+        """Lock before opening: the file length is only reliable under the lock."""
         try:
             self._writer_lock.acquire()
         except OSError as error:
@@ -165,33 +165,32 @@ class SessionLog:
 
 
 class LogFile:
-    """A session file open for appending, used by one thread at a time.
+    """A session file open for appending. Used by one thread at a time.
 
-    Lines that the disk refused are kept in `unwritten` and go first in the next call, after the blobs that they name.
-    What was there before a call is never changed: only what a refused call left behind is taken back. Methods raise
-    `StorageError`.
+    Lines that could not be written are kept in `unwritten` and written first in the next call, after their blobs.
+    Existing content is never changed; only the remains of a failed call are removed. Methods raise `StorageError`.
     """
 
     def __init__(self, path: Path, calls: Syscalls, *, durable: bool) -> None:
-        """With `durable`, blobs are safe before a line that names them is written, whenever that is synced itself."""
+        """Create the object; if `durable`, blobs are synced before a line that references them is written."""
         self.unwritten = b""
         self._blobs: dict[str, bytes] = {}
-        """By digest, those that unwritten lines name and the disk does not have yet."""
+        """Blobs, by digest, that unwritten lines reference and that are not on disk yet."""
         self._path = path
         self._calls = calls
         self._folder = BlobFolder(path, calls, sync=durable)
         self._fd = -1
         self._length = 0
-        """Bytes of the file."""
+        """File length in bytes."""
         self._synced = 0
-        """Bytes of the file that need no sync from us."""
+        """Bytes of the file that need no sync."""
         self._needs_newline = False
-        """The next write begins with a newline, so that it starts a line whatever the file ends in."""
+        """True if the next write must start with a newline, because the file may not end in one."""
         self._sync_failed = False
-        """A sync failed: the system may have dropped the data, and would not say so when asked again."""
+        """True after a failed sync: the system may have dropped the data and would not report it again."""
 
     def open(self) -> int:
-        """Open the file at its end, wherever that is by now, and return its length in bytes."""
+        """Open the file at its current end and return its length in bytes."""
         try:
             self._reopen()
         except OSError as error:
@@ -201,7 +200,7 @@ class LogFile:
         return self._length
 
     def close(self) -> int:
-        """Close the file and return its length in bytes; what is unwritten stays in memory."""
+        """Close the file and return its length in bytes; unwritten lines stay in memory."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -209,15 +208,15 @@ class LogFile:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes that the disk refused so far."""
+        """Bytes that could not be written so far."""
         return len(self.unwritten) + sum(map(len, self._blobs.values()))
 
     def is_settled(self, *, sync: bool) -> bool:
-        """Whether a call without lines has nothing to do; not to be asked while a call is under way."""
+        """Return True if a call without lines has nothing to do; must not be used during a call."""
         return not self.pending_bytes and not (sync and self._synced < self._length)
 
     def append(self, lines: bytes, blobs: Mapping[str, bytes], *, sync: bool) -> None:
-        """Add `blobs`, by digest, and `lines`, each with its newline; with `sync` return when all is durable."""
+        """Write `blobs`, by digest, and `lines`, each with its newline; with `sync`, return when all is durable."""
         self.unwritten += lines
         self._blobs.update(blobs)
         try:
@@ -253,7 +252,7 @@ class LogFile:
             self.unwritten = b""
 
     def _roll_back(self, block: bytes) -> None:
-        """Remove what a refused write left in the file or, if that is refused too, keep only the rest in memory."""
+        """Remove the remains of a failed write or, if that fails too, keep only the rest in memory."""
         try:
             self._calls.truncate(self._fd, self._length)
         except OSError:
@@ -265,7 +264,7 @@ class LogFile:
                 self.unwritten = block[whole:]
 
     def _rewrite_unsynced(self) -> None:
-        """Read back what a failed sync was for and write it anew in its place, since no second sync is believed."""
+        """Read back the data of a failed sync and rewrite it in place, since a second sync is not reliable."""
         fd = os.open(self._path, os.O_RDWR | system.BASE_FLAGS)
         try:
             os.lseek(fd, self._synced, os.SEEK_SET)
@@ -278,7 +277,7 @@ class LogFile:
         self._sync_failed = False
 
     def _reopen(self) -> None:
-        """Take a new handle of the file; after a failed sync the end of the last line is as doubtful as the rest."""
+        """Open a new file handle; after a failed sync, the end of the last line is unreliable too."""
         fd = os.open(self._path, os.O_RDWR | os.O_APPEND | system.BASE_FLAGS)
         self.close()
         self._fd = fd
@@ -294,25 +293,25 @@ class LogFile:
 
 
 MAX_PENDING_BYTES = 2 * MAX_LINE_BYTES
-"""Bytes that may wait for a busy or a full disk; lines that would exceed them are refused and not kept."""
+"""Maximum bytes pending for a busy or full disk; lines beyond that are rejected and not kept."""
 
 
 class GroupCommit:
-    """The queue before one file: at most one call of the disk at a time, and what waits goes with the next one."""
+    """Write queue of one file: at most one disk call at a time; queued data is written by the next one."""
 
     def __init__(self, file: LogFile, disk: Disk) -> None:
         self._file = file
         self._disk = disk
         self._batch: _CommitBatch | None = None
-        """What waits for the call under way."""
+        """The batch that waits for the current call."""
         self._idle: asyncio.Future[None] | None = None
-        """Done at the end of the last call; None when there is no call under way."""
+        """Done at the end of the last call; None if no call is running."""
 
     async def write(self, lines: list[bytes], blobs: Mapping[str, bytes], *, sync: bool) -> None:
-        """Write blobs, and then lines after all earlier ones; return when they are written and, with `sync`, durable.
+        """Write blobs, then lines after all earlier ones; return when they are written and, with `sync`, durable.
 
-        A cancelled caller stops waiting, the lines are written all the same. Raises `StorageError` when the disk
-        refused, which keeps the lines, and `LimitExceeded` past `MAX_PENDING_BYTES`, which does not.
+        If cancelled, the lines are written anyway. Raises `StorageError` if the write fails (the lines are kept), and
+        `LimitExceeded` beyond `MAX_PENDING_BYTES` (the lines are not kept).
         """
         if not (lines or blobs) and self._idle is None and self._file.is_settled(sync=sync):
             return
@@ -333,7 +332,7 @@ class GroupCommit:
             raise error
 
     async def wait_until_idle(self) -> None:
-        """Return when no call is under way and nothing waits; a cancelled caller still waits for that."""
+        """Return when no call is running and nothing is queued, even if cancelled meanwhile."""
         if self._idle is not None:
             await wait_until_done(self._idle)
 
@@ -352,7 +351,7 @@ class GroupCommit:
 
 
 class _CommitBatch:
-    """Lines that go to the disk together, and what became of them: None, or the error."""
+    """Lines written in one disk call, and its outcome: None or the error."""
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []

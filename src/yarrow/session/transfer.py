@@ -20,9 +20,9 @@ from yarrow.session.record import Header
 from yarrow.session.redaction import Redactor
 
 MAX_IMPORT_BYTES = 512 * 1024 * 1024
-"""Bytes of an export that arrives; a longer one is refused."""
+"""Maximum bytes of an import; a longer one is rejected."""
 MAX_SNIFFED_BYTES = 4096
-"""Bytes from the start that are looked at to say what was sent in place of a session."""
+"""Bytes from the start that are inspected to identify an upload that is not a session."""
 
 _FILE_KINDS = (
     (rb"\s*<(?:!doctype html|html|head|body|!--)", "an HTML page: export the session to a path that ends in .jsonl"),
@@ -33,16 +33,17 @@ _FILE_KINDS = (
     (rb"\s*\{\s*\n", "JSON over several lines and not one JSON object on each line"),
     (rb"\s*\{", "JSON lines of another program, or of a version that is not known here"),
 )
-"""How files begin that are no sessions, and what they are."""
+"""Leading bytes of files that are not sessions, with a description."""
 
 
 def export_lines(
     loaded: StoredSession, blob: Callable[[str], bytes | None], *, secrets: Collection[str] = ()
 ) -> Iterator[bytes]:
-    """Yield a session as the lines of a file that needs nothing beside it: the header, then every other good line.
+    """Yield a session as a self-contained file: the header, then all other good lines.
 
-    A line is as in the file, unless one of `secrets` is replaced by `[redacted]` in it, or a blob comes into it:
-    `blob` returns the content of a SHA-256 in hex digits, None when it is not there. Raises `StorageError`.
+    A line is unchanged unless it contains one of `secrets`, which is replaced by `[redacted]`, or references a blob,
+    which is inlined: `blob` returns the content for a SHA-256 in hex digits, or None if it is missing. Raises
+    `StorageError`.
     """
     redactor = Redactor(secrets)
     try:
@@ -56,19 +57,19 @@ def export_lines(
 
 
 class ImportSpool:
-    """An export that arrives in pieces, kept in a draft on the disk until its owner has taken what it needs.
+    """An export that arrives in chunks, spooled to disk until its owner has read what it needs.
 
-    Use it as a context; at its end the draft is gone, and with it the raw lines of what `finish` returned. Its calls
-    wait for the disk.
+    Use it as a context manager; on exit the file is deleted, and with it the raw lines of the session returned by
+    `finish`. Its methods block on the disk.
     """
 
     def __init__(self, directory: Path) -> None:
-        """Keep the draft in a directory that exists, such as the root of the sessions: it has the room."""
+        """Create the spool in an existing directory with enough space, such as the root of the sessions."""
         self._path = directory / f".{new_id()}.import"
         self._size = 0
 
     def __enter__(self) -> "ImportSpool":
-        """Make the draft. Raises `StorageError`."""
+        """Create the file. Raises `StorageError`."""
         try:
             self._stream = open(
                 os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.BASE_FLAGS, 0o600), "wb"
@@ -80,13 +81,13 @@ class ImportSpool:
     def __exit__(
         self, _type: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None
     ) -> None:
-        """Remove the draft."""
-        with contextlib.suppress(OSError):  # a refusal to write the rest of what is thrown away
+        """Delete the file."""
+        with contextlib.suppress(OSError):  # a failure to flush data that is discarded anyway
             self._stream.close()
         self._path.unlink(missing_ok=True)
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next bytes, cut anywhere. Raises `LimitExceeded` past `MAX_IMPORT_BYTES`, and `StorageError`."""
+        """Add the next bytes, split anywhere. Raises `LimitExceeded` beyond `MAX_IMPORT_BYTES`, and `StorageError`."""
         self._size += len(chunk)
         if self._size > MAX_IMPORT_BYTES:
             raise LimitExceeded(f"an import takes {MAX_IMPORT_BYTES} bytes at most; leave out what is not needed")
@@ -96,9 +97,9 @@ class ImportSpool:
             raise self._storage_error(error) from error
 
     def finish(self) -> StoredSession:
-        """Return what was sent as a session: every good line, the bad ones counted; its ids are data of a stranger.
+        """Return the upload as a session: all good lines, bad ones counted; its ids are untrusted.
 
-        Raises `InvalidArgument` naming what it is when it is no session, and `StorageError`.
+        Raises `InvalidArgument` with a description if it is not a session, and `StorageError`.
         """
         try:
             self._stream.close()
@@ -127,7 +128,7 @@ class ImportSpool:
 
 
 def _read_header_line(loaded: StoredSession) -> bytes:
-    """Return the header as it is in the file; one that was made up is written out."""
+    """Return the header line as in the file; a default header is encoded."""
     with loaded.path.open("rb") as stream:
         for line in read_lines(stream):
             if isinstance(line.value, Header):
@@ -136,26 +137,26 @@ def _read_header_line(loaded: StoredSession) -> bytes:
 
 
 BLOB_FIELD = "blob"
-"""Field of a block whose content lies beside the file: the SHA-256 of the content in hex digits."""
+"""Field of a block whose content is in a blob: the SHA-256 of the content in hex digits."""
 ReadBlob = Callable[[str], bytes | None]
-"""Returns the content of a SHA-256 in hex digits, None when it is not there."""
+"""Returns the content of a SHA-256 in hex digits; None if it is missing."""
 _BLOB_KEY = b'"' + BLOB_FIELD.encode() + b'"'
 _LINE_END = re.compile(r'(?:,"crc32":"[0-9a-f]{8}")?\}\s*$')
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def make_portable(raw: bytes, blob: ReadBlob, redactor: Redactor) -> bytes:
-    """Return a line that may leave: without secrets, and with the contents of its blobs."""
+    """Return a portable line: with secrets redacted and blob contents inlined."""
     if redactor.is_empty and _BLOB_KEY not in raw:
         return raw + b"\n"
     return _rewrite_line(raw, lambda value: _inline_blobs(value, blob), redactor) or raw + b"\n"
 
 
 def redact_line(line: bytes, blob: ReadBlob, redactor: Redactor) -> bytes:
-    """Return a sealed line without secrets, the same where it has none; a text that had one is no blob any more."""
+    """Return a sealed line with secrets redacted, unchanged if it has none; a blob text with a secret is inlined."""
 
     def inline_secret_texts(record: dict[str, Any]) -> dict[str, Any]:
-        """Return the record with those of its texts that have a secret."""
+        """Return the record with the texts inlined that contain a secret."""
         return _inline_blobs(record, lambda digest: _keep_if_secret(blob(digest), redactor))
 
     if redactor.is_empty or not (_BLOB_KEY in line or redactor.may_have_secret(line.decode(errors="replace"))):
@@ -164,13 +165,13 @@ def redact_line(line: bytes, blob: ReadBlob, redactor: Redactor) -> bytes:
 
 
 def _rewrite_line(raw: bytes, fill: Callable[[dict[str, Any]], dict[str, Any]], redactor: Redactor) -> bytes | None:
-    """Return the line of what is filled in, without secrets; None where that is what it was."""
+    """Return the line of the filled-in record with secrets redacted; None if it is unchanged."""
     text = raw.decode(errors="replace")
     try:
         value: Any = json.loads(text, strict=False)
         changed = redactor.redact_value(fill(value))
     except RecursionError:
-        # Deeper than anything we write: secrets go as far as the text of the line shows them.
+        # Nested deeper than anything we write: redact the text of the line literally.
         body = _LINE_END.sub("", text)
         shown = redactor.redact_text(body)
         return None if shown == body else seal(shown.encode() + b"}")
@@ -181,13 +182,13 @@ def _rewrite_line(raw: bytes, fill: Callable[[dict[str, Any]], dict[str, Any]], 
 
 
 def _keep_if_secret(content: bytes | None, redactor: Redactor) -> bytes | None:
-    """Return a content if it holds a secret."""
+    """Return a content if it contains a secret."""
     text = (content or b"").decode(errors="replace")
     return content if redactor.redact_text(text) != text else None
 
 
 def _inline_blobs(record: dict[str, Any], blob: ReadBlob) -> dict[str, Any]:
-    """Return a line's value with the content of its blobs in their blocks; the same object when it has none."""
+    """Return a line's value with its blob contents inlined; the same object if it has none."""
     content = record.get("content")
     if not isinstance(content, list):
         return record
@@ -199,7 +200,7 @@ def _inline_blobs(record: dict[str, Any], blob: ReadBlob) -> dict[str, Any]:
 
 def _inline_blob(block: dict[str, Any], blob: ReadBlob) -> dict[str, Any]:
     digest = block.get(BLOB_FIELD)
-    # A digest out of a file becomes a part of a path elsewhere: nothing but a digest gets there.
+    # A digest from a file becomes part of a path elsewhere, so only a valid digest is passed on.
     data = blob(digest) if isinstance(digest, str) and _DIGEST.fullmatch(digest) else None
     if data is None:
         return block

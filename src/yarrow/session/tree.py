@@ -1,4 +1,4 @@
-"""The tree that sessions form by their parents, as a list of rows from top to bottom with what is needed to draw it."""
+"""Tree of sessions by parent, flattened into rows for drawing."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
@@ -8,11 +8,11 @@ from msgspec import Struct
 from yarrow.session.head import SessionHead
 
 MAX_TREE_INDENT = 50
-"""Steps of the deepest indentation; what lies deeper is drawn at that depth, so that a list stays linear in size."""
+"""Maximum indentation steps; deeper rows are drawn at that depth, so that a list stays linear in size."""
 
 
 class ParentProblem(StrEnum):
-    """What is wrong with the parent of a session, which is therefore shown as a root."""
+    """Problem with a session's parent; the session is then shown as a root."""
 
     NONE = ""
     MISSING = "parent missing"
@@ -22,29 +22,28 @@ class ParentProblem(StrEnum):
 class TreeRow(Struct, frozen=True):
     """One session in the list.
 
-    It is drawn as `│  ` or three blanks for each gutter, from the left, and then, when there are fewer gutters than
-    steps of `indent`, as `└─ ` when it is `last` and `├─ ` when it is not. An only child has no such connector: it
-    stands right below its parent.
+    Drawn as `│  ` or three spaces per gutter, from the left, followed by `└─ ` if `last` or else `├─ `, if there are
+    fewer gutters than steps of `indent`. An only child has no such connector: it is directly below its parent.
     """
 
     head: SessionHead
     indent: int
-    """Steps to the right, up to `MAX_TREE_INDENT`; several children stand one step further than their parent."""
+    """Indentation steps, up to `MAX_TREE_INDENT`; siblings are one step further right than their parent."""
     gutters: tuple[bool, ...]
-    """For each step before the connector, whether a line goes on through it."""
+    """For each step before the connector, whether a vertical line continues through it."""
     last: bool
-    """Whether it is the last child of its parent, or the last root."""
+    """True for the last child of its parent, and for the last root."""
     mark: ParentProblem
     parent_id: str | None
-    """As the session names it, also when there is no such session."""
+    """Parent id as recorded in the session, even if that session does not exist."""
 
 
 def flatten_tree(heads: Sequence[SessionHead]) -> list[TreeRow]:
-    """Return each session once, parents before their children; but for the sorting in linear time.
+    """Return each session once, parents before their children; linear time except for sorting.
 
-    Roots come by the last update of any session of their tree, newest first; children by their creation, oldest
-    first. A session whose parent is not among `heads`, and each member of a cycle of parents, is a root with a mark.
-    Of several sessions with one id the first is the parent.
+    Roots are ordered by the last update in their tree, newest first; children by creation, oldest first. A session
+    whose parent is not among `heads`, and each member of a cycle of parents, becomes a root with a mark. If several
+    sessions share an id, the first is the parent.
     """
     parents = _find_parents(heads)
     cyclic = _find_cycle_members(parents)
@@ -70,7 +69,7 @@ def flatten_tree(heads: Sequence[SessionHead]) -> list[TreeRow]:
 
 
 class _TreePosition(Struct, frozen=True):
-    """Where a session, by its index, stands in its tree."""
+    """Position of a session, given by index, in its tree."""
 
     node: int
     indent: int = 0
@@ -79,12 +78,12 @@ class _TreePosition(Struct, frozen=True):
 
     @property
     def gutters_below(self) -> tuple[bool, ...]:
-        """For each step, whether a line goes on through the rows below."""
+        """For each step, whether a vertical line continues through the rows below."""
         return self.gutters if self.indent == len(self.gutters) else (*self.gutters, not self.last)
 
 
 def _find_parents(heads: Sequence[SessionHead]) -> list[int | None]:
-    """Return the index of each session's parent, None where it is not there."""
+    """Return the index of each session's parent; None if it is missing."""
     places: dict[str | None, int] = {}
     for place, head in enumerate(heads):
         places.setdefault(head.id, place)
@@ -95,7 +94,7 @@ def _find_cycle_members(parents: Sequence[int | None]) -> set[int]:
     """Return the members of all cycles."""
     cyclic: set[int] = set()
     walks: list[int | None] = [None] * len(parents)
-    """By which walk, named by its start, each node was met first."""
+    """Start of the walk that first reached each node."""
     for start in range(len(parents)):
         path: list[int] = []
         node: int | None = start
@@ -109,7 +108,7 @@ def _find_cycle_members(parents: Sequence[int | None]) -> set[int]:
 
 
 def _walk_tree(root: int, children: Sequence[Sequence[int]]) -> Iterator[_TreePosition]:
-    """Yield the places of a tree from top to bottom."""
+    """Yield the positions of a tree from top to bottom."""
     waiting = [_TreePosition(root)]
     while waiting:
         place = waiting.pop()

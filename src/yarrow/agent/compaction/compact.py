@@ -111,12 +111,11 @@ async def _written(plan: CompactionPlan, meter: TokenCounter, summarise: Summari
 
 
 def summarize_with(provider: Provider, spent: Callable[[Usage], None], retries: Callable[[], RetryPolicy]) -> Summarize:
-    """Return how a provider writes summaries; `spent` is told what each call cost, also one that fails later.
+    """Return a function that requests summaries from a provider; `spent` receives the usage of each call.
 
-    `retries` are made for each text.
-
-    What it returns raises `RunError` too: CONTENT_FILTER when the backend withholds the summary, OUTPUT_LIMIT when it
-    is longer than any answer may be, EMPTY_RESPONSE when there is none.
+    Failed calls are reported to `spent` too. `retries` creates the retry policy of each text. The function also raises
+    `RunError`: CONTENT_FILTER if the backend withholds the summary, OUTPUT_LIMIT if it exceeds the maximum answer size,
+    EMPTY_RESPONSE if it is empty.
     """
 
     async def summarise(asked: CompletionRequest) -> SummaryAnswer:

@@ -1,1 +1,1 @@
-"""A session as one page for a browser, that needs nothing but itself."""
+"""Self-contained HTML page of a session."""

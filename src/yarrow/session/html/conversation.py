@@ -1,4 +1,4 @@
-"""The records of a session as HTML, one after the other, in the order in which they were written."""
+"""HTML for the records of a session, in the order in which they were written."""
 
 from typing import assert_never
 
@@ -33,7 +33,7 @@ from yarrow.session.redaction import Redactor
 from yarrow.session.stats import summarize_tool_call
 
 UNMARKED_STOP_REASONS = (None, StopReason.END_TURN, StopReason.TOOL_USE)
-"""Reasons to stop that need no mark: they are how a message ends."""
+"""Stop reasons that are not shown: a message normally ends with one of these."""
 
 _ANSWER_LABELS = {
     "once": "Allowed once",
@@ -51,7 +51,7 @@ _DECIDER_LABELS = {
 
 
 class ConversationRenderer:
-    """What has been shown so far, as far as the next record needs it: calls without an answer, waiting texts."""
+    """Renders the conversation; remembers open calls and queued messages for later records."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
@@ -62,7 +62,7 @@ class ConversationRenderer:
         self._messages = 0
 
     def render(self, record: Record | UnknownRecord) -> Html:
-        """Return the next record; nothing for one that shows later."""
+        """Return the next record as HTML; empty for one that is shown later."""
         record = self._redactor.redact_struct(record)
         match record:
             case Message():
@@ -89,7 +89,7 @@ class ConversationRenderer:
                 assert_never(record)
 
     def render_pending(self) -> Html:
-        """Return the texts that wait for their delivery, and the requests for permission that wait for an answer."""
+        """Return the queued messages and the pending permission requests."""
         texts = [self._render_queued(queued, "Waits for its delivery") for queued in self._waiting.values()]
         return join_html(
             [
@@ -129,7 +129,7 @@ class ConversationRenderer:
                     class_="user",
                 )
             case Role.ASSISTANT:
-                # Calls are answered before the next message of a model, or never.
+                # Calls are answered before the model's next message, or never.
                 self._calls = {call.id: call for call in message.tool_calls}
                 parts = (
                     _render_header(message, "Assistant", anchor),

@@ -1,4 +1,4 @@
-"""Colours code and diffs: only a handful of classes, which the style sheet knows, go into the page."""
+"""Syntax highlighting of code and diffs, with a few CSS classes known to the style sheet."""
 
 import functools
 import itertools
@@ -13,11 +13,14 @@ from pygments.token import Token
 from yarrow.session.html.markup import Html, element, escape, reveal_controls
 
 MAX_HIGHLIGHTED_CHARACTERS = 20_000
-"""Characters of the longest code that is coloured; a longer one is shown plain."""
+"""Maximum characters of a code block to highlight; a longer one is shown plain."""
 MAX_PAGE_CHARACTERS = 1_000_000
-"""Characters of code that are coloured in one session, since that takes seconds; what comes after is shown plain."""
+"""Maximum characters highlighted in one session, which takes seconds; later code is shown plain."""
 MAX_LEXER_SECONDS = 2.0
-"""Time for one piece of code. Code that takes longer was made to: its rest, and all code after it, is shown plain."""
+"""Time limit per code block in seconds.
+
+Code that exceeds it is presumed malicious: its rest and all later code is plain.
+"""
 
 _CSS_CLASSES = (
     (Token.Comment, "comment"),
@@ -35,13 +38,13 @@ _DIFF_CSS_CLASSES = {"+": "added", "-": "removed", "@": "hunk"}
 
 
 class CodeHighlighter:
-    """Colours the code of one page, as far as that can be had in reasonable time."""
+    """Highlights the code of one page within limits on time and size."""
 
     def __init__(self) -> None:
         self._characters_left = MAX_PAGE_CHARACTERS
 
     def render(self, code: str, *, language: str = "", filename: str = "") -> Html:
-        """Return code, coloured when its language is known by name or by how the name of its file ends."""
+        """Return code as HTML, highlighted if its language is known by name or by the file name's extension."""
         language = (language or PurePath(filename).suffix[1:]).lower()
         if language == "diff":
             return render_diff(code)
@@ -65,7 +68,7 @@ class CodeHighlighter:
 
 
 def render_diff(diff: str) -> Html:
-    """Return a unified diff with what it adds and removes in colours."""
+    """Return a unified diff as HTML, with additions and removals coloured."""
     lines = reveal_controls(diff).split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -77,7 +80,7 @@ def render_diff(diff: str) -> Html:
 
 
 def render_plain(plain: str) -> Html:
-    """Return text as it is, each line as it was written."""
+    """Return preformatted text, unchanged."""
     return element("pre", escape(plain))
 
 
@@ -86,10 +89,10 @@ def _diff_css_class(line: str) -> str:
 
 
 def _make_lexer(language: str) -> Lexer | None:
-    """Return what reads a language; a new one each time, since some keep a state."""
-    if language not in _languages():  # an unknown one would be looked for among all that is installed
+    """Return a new lexer for a language, since some lexers keep state."""
+    if language not in _languages():  # pygments would search all installed plugins for an unknown one
         return None
-    # What would be stripped is part of the code.
+    # Keep leading and trailing newlines: they are part of the code.
     return lexers.find_lexer_class_by_name(language)(stripnl=False, ensurenl=False)
 
 

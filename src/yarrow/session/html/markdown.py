@@ -1,4 +1,4 @@
-"""Turns the markdown of a message into HTML that holds no tag, no address and no heading that we did not allow."""
+"""Renders Markdown as HTML that contains only allowed tags, URLs and headings."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -11,20 +11,20 @@ from yarrow.session.html.highlighter import CodeHighlighter, render_plain
 from yarrow.session.html.markup import Html, element, escape, reveal_controls
 
 MAX_MARKDOWN_CHARACTERS = 40_000
-"""Characters of the longest text that is interpreted; a longer one, which may take minutes, is shown as written."""
+"""Maximum characters to render, since long text may take minutes; a longer one is shown as source."""
 MAX_NESTING = 100
-"""Depth of elements in each other; a text that reaches it is shown as written, for the parser drops what is deeper."""
+"""Maximum nesting depth; a text that reaches it is shown as source, because the parser drops deeper elements."""
 MAX_URL_CHARACTERS = 2_000
-"""Characters of the longest address that is linked."""
+"""Maximum characters of a URL that becomes a link."""
 PARENT_HEADING_LEVEL = 3
-"""Level of the heading under which the text stands: its own headings are lower and leave no level out."""
+"""Level of the heading above the text; headings in the text are lower and skip no level."""
 
 _SAFE_URL = re.compile(r"(?:https?://|mailto:)[^\x00-\x20\x7f]+", re.IGNORECASE)
-"""An allowlist: an address that does not begin like one of these, letter by letter, is text."""
+"""Allowlist: a URL that does not start with one of these is shown as text."""
 
 
 class MarkdownRenderer:
-    """A markdown reader that takes secrets out of what it read, too: an escape may have hidden one before."""
+    """Markdown renderer that redacts the parsed text, since Markdown escapes may hide a secret."""
 
     def __init__(self, redact: Callable[[str], str], highlighter: CodeHighlighter) -> None:
         options = {"html": False, "breaks": True, "xhtmlOut": False, "maxNesting": MAX_NESTING}
@@ -36,7 +36,7 @@ class MarkdownRenderer:
         self._redact = redact
 
     def render(self, source: str) -> Html:
-        """Return the text as HTML; raw HTML in it is text."""
+        """Return the text as HTML; raw HTML in it is escaped."""
         if len(source) > MAX_MARKDOWN_CHARACTERS:
             return render_plain(source)
         environment: dict[str, Any] = {}
@@ -55,7 +55,7 @@ class MarkdownRenderer:
 
     def _clean_token(self, token: Token) -> None:
         token.content = self._redact(token.content)
-        # The policy of the page forbids the attribute style, which tables use.
+        # The page's content security policy forbids the style attribute, which tables use.
         alignment = str(token.attrs.pop("style", "")).removeprefix("text-align:")
         if alignment:
             token.attrSet("class", alignment)
@@ -83,7 +83,7 @@ def _render_link(tokens: Sequence[Token], index: int, *_: object) -> str:
 
 
 def _render_image(tokens: Sequence[Token], index: int, *_: object) -> str:
-    # A picture from elsewhere would tell its owner who reads the page, and when.
+    # Loading a remote image would reveal to its owner who reads the page, and when.
     told = f"[image: {tokens[index].content} {tokens[index].attrs.get('src', '')}]"
     return element("span", escape(told), class_="note")
 
@@ -98,4 +98,4 @@ _TOKEN_RENDERERS = {
     "link_open": _render_link,
     "image": _render_image,
 }
-"""How kinds of tokens are written; the others are tags without any attribute but `start` and `class`."""
+"""Renderers by token type; other tokens become tags with no attributes except `start` and `class`."""

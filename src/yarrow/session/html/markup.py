@@ -1,4 +1,4 @@
-"""Builds HTML of text that nobody trusts: it is escaped unless it is a tag of ours, and types tell which is which."""
+"""Type-safe construction of HTML from untrusted text."""
 
 import html
 import re
@@ -6,17 +6,17 @@ from collections.abc import Iterable
 from typing import NewType
 
 Html = NewType("Html", str)
-"""Text that is HTML already; a plain `str` becomes it through `text` alone."""
+"""Text that is already HTML; a plain `str` becomes HTML only through `escape`."""
 
 _TERMINAL_COLORS = r"\x1b\[[0-9;:]*m"
 _INVISIBLE = "\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
-"""Control characters, what turns the direction of writing, and halves of characters that no file can hold."""
+"""Control characters, bidirectional overrides and unpaired surrogates."""
 _UNWANTED = re.compile(f"{_TERMINAL_COLORS}|\\r\\n|[{_INVISIBLE}]")
 _MAX_SHORT_CHARACTERS = 200
 
 
 def reveal_controls(plain: str) -> str:
-    """Return text in which everything can be seen: colours of terminals go, control characters become pictures."""
+    """Return text with everything visible: terminal colours are removed, control characters become symbols."""
     return _UNWANTED.sub(_reveal, plain)
 
 
@@ -26,38 +26,38 @@ def escape(plain: str) -> Html:
 
 
 def join_html(parts: Iterable[Html]) -> Html:
-    """Return pieces of HTML, one after the other."""
+    """Return the concatenation of HTML fragments."""
     return Html("".join(parts))
 
 
 def element(tag: str, *content: Html, **attributes: str | bool) -> Html:
-    """Return an element; `class_` is the attribute class, `aria_label` is aria-label, and False leaves one out."""
+    """Return an element; `class_` is the attribute class, `aria_label` is aria-label, and False omits an attribute."""
     return Html(f"<{tag}{_attributes(attributes)}>{join_html(content)}</{tag}>")
 
 
 def void_element(tag: str, **attributes: str | bool) -> Html:
-    """Return an element that can have no content, such as img; attributes as for `element`."""
+    """Return an element without content, such as img; attributes as for `element`."""
     return Html(f"<{tag}{_attributes(attributes)}>")
 
 
 def details_element(summary: Html, *content: Html, class_: str, is_open: bool = False) -> Html:
-    """Return something to open and close, without a script."""
+    """Return a collapsible element that needs no script."""
     return element("details", element("summary", summary), *content, class_=class_, open=is_open)
 
 
 def make_label(name: str, detail: str) -> Html:
-    """Return the summary of something folded: what it is, and how much."""
+    """Return the summary of a collapsed element: its name and a detail."""
     return join_html((element("span", escape(name)), element("span", escape(detail), class_="size")))
 
 
 def format_size(plain: str) -> str:
-    """Return how long a text is, in words."""
+    """Return the length of a text in words."""
     lines = plain.count("\n") + (not plain.endswith("\n") if plain else 0)
     return f"{_count(lines, 'line')}, {_count(len(plain), 'character')}"
 
 
 def shorten(plain: str) -> str:
-    """Return the beginning of a text on one line."""
+    """Return the start of a text on one line."""
     start = " ".join(plain[: 4 * _MAX_SHORT_CHARACTERS].split())
     return (
         start
@@ -67,7 +67,7 @@ def shorten(plain: str) -> str:
 
 
 def time_element(timestamp: str) -> Html:
-    """Return a time of a record; one that is not RFC 3339 in UTC is shown as it is."""
+    """Return the time of a record as HTML; an invalid timestamp is shown unchanged."""
     found = re.fullmatch(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d):\d\d[\d.]*[Zz]", timestamp)
     if found is None:
         return element("span", escape(shorten(timestamp)), class_="time")
@@ -93,6 +93,6 @@ def _reveal(found: re.Match[str]) -> str:
     if len(part) > 1:
         return "\n" if part == "\r\n" else ""
     if part < " ":
-        # The pictures of control characters stand in their order.
+        # The symbols for control characters have the same order.
         return chr(0x2400 + ord(part))
     return "\u2421" if part == "\x7f" else f"<U+{ord(part):04X}>"

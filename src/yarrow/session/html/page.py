@@ -30,29 +30,29 @@ from yarrow.session.redaction import Redactor
 from yarrow.session.state import SessionState, fold_records
 
 MAX_ANCESTORS = 100
-"""That are named, the nearest; a page tells nothing of those further away."""
+"""Maximum ancestors shown, nearest first; the rest are omitted."""
 MAX_RELATED_SESSIONS = 500
-"""That are named in all; the last ones are left out and counted."""
+"""Maximum related sessions shown; the rest are counted."""
 EMPTY_TITLE = "no text yet"
 HIDDEN_TITLE = "it begins with other words"
-"""What stands for the first words of a relative that are not on the page."""
+"""Title of a related session whose first words are not on the page."""
 
 
 class RelatedSession(Struct, frozen=True):
-    """A session of the list, as a row of its depth-first list; `indent` counts levels from 0."""
+    """A related session as a row of the depth-first list; `indent` is its level from 0."""
 
     id: str
     title: str
     indent: int = 0
     is_current: bool = False
     note: str = ""
-    """How it is related where the indentation does not tell."""
+    """Its relation, if the indentation does not show it."""
 
 
 def find_related_sessions(loaded: StoredSession, heads: Sequence[SessionHead]) -> list[RelatedSession]:
-    """Return the rows for a session, chosen from the sessions of its project; none where it has no relative there.
+    """Return the rows of related sessions from the same project; empty if there are none.
 
-    Parents stand one level above their children, by creation. Cycles of parents end where they begin again.
+    Parents are one level above their children, ordered by creation. A cycle of parents ends where it repeats.
     """
     header, known = loaded.header, _by_id(heads)
     said = {
@@ -84,7 +84,7 @@ def _by_id(heads: Sequence[SessionHead]) -> dict[str, SessionHead]:
 
 
 def _find_ancestors(header: Header, known: dict[str, SessionHead]) -> list[SessionHead]:
-    """Return the parent, its parent and so on, the oldest first."""
+    """Return the ancestors, oldest first."""
     found: list[SessionHead] = []
     seen = {header.id}
     parent = known.get(header.parent_id or "")
@@ -98,7 +98,7 @@ def _find_ancestors(header: Header, known: dict[str, SessionHead]) -> list[Sessi
 def _walk_descendants(
     top: tuple[str, int], heads: Sequence[SessionHead], taken: set[str]
 ) -> Iterator[tuple[SessionHead, int]]:
-    """Yield the descendants of an id and its level, parents before their children, and add them to what is taken."""
+    """Yield the descendants of an id and their levels, parents first, and add them to `taken`."""
     children: dict[str, list[SessionHead]] = {}
     for head in sorted(heads, key=lambda head: (head.header.created_at, head.id), reverse=True):
         children.setdefault(head.header.parent_id or "", []).append(head)
@@ -125,10 +125,10 @@ def _row(head: SessionHead, said: Collection[str], *, indent: int = 0, note: str
 def render_page(
     loaded: StoredSession, *, relatives: Sequence[RelatedSession] = (), secrets: Collection[str] = ()
 ) -> Iterator[str]:
-    """Yield a session as one HTML document, in pieces of about a message each, to be written as UTF-8.
+    """Yield a session as one HTML document, in pieces of about one message, to be written as UTF-8.
 
-    `relatives` are rows as `relatives.relatives` chooses them, or nothing. Each of `secrets` is replaced by
-    `[redacted]` wherever it would be shown.
+    `relatives` are the rows from `find_related_sessions`. Each of `secrets` is replaced by `[redacted]` wherever it
+    would be shown.
     """
     redactor = Redactor(secrets)
     state = fold_records(SessionState(loaded.header), (record.value for record in loaded.records))
@@ -180,26 +180,26 @@ def _read_asset(name: str) -> Html:
 
 
 def _format_csp_hash(content: Html) -> str:
-    """Return how a policy names exactly this style or script."""
+    """Return the hash that identifies this style or script in a content security policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
 
 MAX_CONTENTS_LINKS = 500
-"""Prompts in the table of contents; the rest is counted."""
+"""Maximum prompts in the table of contents; the rest are counted."""
 MAX_INDENT = 24
-"""Levels of the tree of relatives; what is deeper stands at the last."""
+"""Maximum indentation levels in the tree of sessions; deeper ones are shown at this level."""
 MAX_OPEN_SESSIONS = 8
-"""Relatives that are shown at once; a longer list is folded, since a page is opened for its conversation."""
+"""Maximum related sessions shown expanded; a longer list is collapsed in favour of the conversation."""
 
 
 def find_page_title(state: SessionState) -> str:
-    """Return what the session is called: its name, or else the first line of its first prompt."""
+    """Return the title of the session: its name, or the first line of its first prompt."""
     prompt = next((message for message in state.messages if _is_prompt(message)), None)
     return state.header.name or (make_title(_first_line(prompt)) if prompt else "") or f"Session {state.header.id}"
 
 
 def render_metadata(header: Header, messages: Sequence[Message]) -> Html:
-    """Return what is known of a session as a whole."""
+    """Return the metadata of the session as HTML."""
     usage = sum((message.usage for message in messages if message.usage), Usage())
     known = (
         ("Session", escape(header.id)),
@@ -221,7 +221,7 @@ def render_metadata(header: Header, messages: Sequence[Message]) -> Html:
 
 
 def render_warnings(report: LoadReport) -> Html:
-    """Return what a reader should know about the file, or nothing."""
+    """Return the warnings about the session file as HTML; empty if there are none."""
     sentences = report.warnings()
     if not sentences:
         return Html("")
@@ -230,9 +230,9 @@ def render_warnings(report: LoadReport) -> Html:
 
 
 def render_tree(relatives: Sequence[RelatedSession]) -> Html:
-    """Return the tree of sessions, or nothing; a row more than one level below the one before it is moved up.
+    """Return the tree of sessions as HTML; a row more than one level deeper than the previous one is moved up.
 
-    More than `MAX_OPEN_SESSIONS` are folded, and of more than `MAX_RELATED_SESSIONS` the rest is counted.
+    More than `MAX_OPEN_SESSIONS` rows are collapsed; rows beyond `MAX_RELATED_SESSIONS` are counted.
     """
     if not relatives:
         return Html("")
@@ -248,7 +248,7 @@ def render_tree(relatives: Sequence[RelatedSession]) -> Html:
 
 
 def render_contents(messages: Sequence[Message], redactor: Redactor) -> Html:
-    """Return a link to each of the first `MAX_CONTENTS_LINKS` prompts, or nothing."""
+    """Return links to the first `MAX_CONTENTS_LINKS` prompts; empty if there are none."""
     prompts = [(index, message) for index, message in enumerate(messages) if _is_prompt(message)]
     if not prompts:
         return Html("")
@@ -263,7 +263,7 @@ def render_contents(messages: Sequence[Message], redactor: Redactor) -> Html:
 
 
 def render_system_prompt(prompt: str) -> Html:
-    """Return the system prompt, folded."""
+    """Return the system prompt, collapsed."""
     return details_element(make_label("System prompt", format_size(prompt)), render_plain(prompt), class_="system")
 
 
@@ -288,6 +288,6 @@ def _render_rows(relatives: Sequence[RelatedSession]) -> Iterator[Html]:
         name = escape(relative.title or "no text yet")
         note = element("em", escape(relative.note)) if relative.note else Html("")
         shown = element("strong", name, aria_current="page") if relative.is_current else element("span", name)
-        # The last eight digits are what people type.
+        # Users type the last eight digits.
         yield join_html((Html("<li>"), shown, element("code", escape(relative.id[-8:])), note))
     yield Html("</li></ul>" * (level + 1))
