@@ -1,18 +1,18 @@
-"""The one tree of errors: what can go wrong, as a person, a program and the model are told.
+"""Error hierarchy of Yarrow.
 
 YarrowError
  |- UsageError            a flag, an argument or a configuration value is wrong (exit code 2)
  |   `- ConfigError       ... in a configuration file or variable
  |- InvalidArgument       a field of a request is wrong
  |- NotFound              SESSION_UNKNOWN, SESSION_NOT_ACTIVE, MODEL_UNKNOWN
- |- Precondition          BUSY, NOT_RUNNING, LOCKED, NOTHING_TO_COMPACT, ALREADY_ACCEPTED: right request, wrong moment
- |- LimitExceeded         TOO_LARGE, TOO_MANY: a bounded thing is full
- |- StorageError          STORAGE: the disk refused
+ |- Precondition          BUSY, NOT_RUNNING, LOCKED, NOTHING_TO_COMPACT, ALREADY_ACCEPTED: not valid in this state
+ |- LimitExceeded         TOO_LARGE, TOO_MANY: a size or count limit is exceeded
+ |- StorageError          STORAGE: a disk operation failed
  |- ProviderError         a model backend failed; its code says how
- `- RunError              a run cannot go on: TURN_LIMIT, LOOP_DETECTED, EMPTY_RESPONSE, OUTPUT_LIMIT, ...
+ `- RunError              a run cannot continue: TURN_LIMIT, LOOP_DETECTED, EMPTY_RESPONSE, OUTPUT_LIMIT, ...
 
-An error says one sentence that names the value and what to do. What the model can repair is not here: that is
-a tool output (`yarrow.tool.base.ToolFailed`).
+The message is one sentence that names the value and what to do. Errors that the model can fix itself are not
+exceptions but tool output (`yarrow.tool.base.ToolFailed`).
 """
 
 from enum import StrEnum
@@ -21,9 +21,9 @@ from msgspec import Struct
 
 
 class Code(StrEnum):
-    """Every code an error can carry, as it is written in events, statuses and JSON output."""
+    """All error codes, as written in events, statuses and JSON output."""
 
-    # of a request
+    # Request errors
     USAGE = "USAGE"
     CONFIG = "CONFIG"
     INVALID_ARGUMENT = "INVALID_ARGUMENT"
@@ -40,7 +40,7 @@ class Code(StrEnum):
     DRAINING = "DRAINING"
     STORAGE = "STORAGE"
     INTERNAL = "INTERNAL"
-    # of a provider
+    # Provider errors
     OVERLOADED = "OVERLOADED"
     RATE_LIMIT = "RATE_LIMIT"
     QUOTA = "QUOTA"
@@ -58,7 +58,7 @@ class Code(StrEnum):
     MALFORMED_TOOL_CALL = "MALFORMED_TOOL_CALL"
     UNREACHABLE = "UNREACHABLE"
     PROVIDER_SETUP = "PROVIDER_SETUP"
-    # of a run
+    # Run errors
     EMPTY_RESPONSE = "EMPTY_RESPONSE"
     OUTPUT_LIMIT = "OUTPUT_LIMIT"
     CONTENT_FILTER = "CONTENT_FILTER"
@@ -75,11 +75,11 @@ class Failure(Struct, frozen=True):
     message: str
     retryable: bool = False
     context_window: int = 0
-    """Tokens, when an overflow told us; 0 is unknown."""
+    """Tokens, if an overflow reported it; 0 if unknown."""
 
 
 class YarrowError(Exception):
-    """The root: a code, and one sentence that names the value and what to do."""
+    """Base class: a code, and one sentence that names the value and what to do."""
 
     code: Code = Code.INTERNAL
 
@@ -95,7 +95,7 @@ class YarrowError(Exception):
 
 
 class UsageError(YarrowError):
-    """A flag or an argument of the command line is wrong."""
+    """A command line flag or argument is wrong."""
 
     code = Code.USAGE
 
@@ -117,25 +117,25 @@ class InvalidArgument(YarrowError):
 
 
 class NotFound(YarrowError):
-    """Something named does not exist."""
+    """A named item does not exist."""
 
     code = Code.SESSION_UNKNOWN
 
 
 class Precondition(YarrowError):
-    """The request is right and the moment is wrong."""
+    """The request is valid, but not in the current state."""
 
     code = Code.BUSY
 
 
 class LimitExceeded(YarrowError):
-    """A bounded thing is full."""
+    """A size or count limit is exceeded."""
 
     code = Code.TOO_LARGE
 
 
 class StorageError(YarrowError):
-    """The disk refused; what was not written is named."""
+    """A disk operation failed; the message names what was not written."""
 
     code = Code.STORAGE
 
@@ -143,8 +143,8 @@ class StorageError(YarrowError):
 class ProviderError(YarrowError):
     """A model backend failed.
 
-    `retryable` speaks about the failure only. `retry_after` is in seconds, None leaves the wait to us.
-    `context_window` is in tokens, 0 unknown. `status` is the HTTP status, 0 when there was none.
+    `retryable` describes only the failure. `retry_after` is in seconds; None for the default delay. `context_window` is
+    in tokens; 0 if unknown. `status` is the HTTP status; 0 if there was none.
     """
 
     code = Code.SERVER_ERROR
@@ -162,6 +162,6 @@ class ProviderError(YarrowError):
 
 
 class RunError(YarrowError):
-    """A run cannot go on, though nothing outside of it failed."""
+    """A run cannot continue, although nothing outside it failed."""
 
     code = Code.EMPTY_RESPONSE

@@ -1,7 +1,7 @@
-"""What is said in a conversation: messages of ordered blocks, the tokens they cost, and the tools on offer.
+"""Messages of a conversation: ordered blocks, token usage and tool specifications.
 
-A `Message` is at once the value, its line in a session file (kind `message`) and that line's validation. Files
-are read for ever, so fields are only ever added, each with a default.
+A `Message` is the in-memory value, its line in a session file (kind `message`) and the schema of that line. Files are
+readable forever, so fields are only added, each with a default.
 """
 
 from enum import StrEnum
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 
 class Role(StrEnum):
-    """Who speaks."""
+    """Author of a message."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -19,7 +19,7 @@ class Role(StrEnum):
 
 
 class StopReason(StrEnum):
-    """Why the model stopped."""
+    """Reason why the model stopped."""
 
     END_TURN = "end_turn"
     TOOL_USE = "tool_use"
@@ -32,7 +32,7 @@ class StopReason(StrEnum):
 
 
 class ThinkingLevel(StrEnum):
-    """How much a model should think."""
+    """Amount of thinking requested from a model."""
 
     OFF = "off"
     MINIMAL = "minimal"
@@ -43,14 +43,14 @@ class ThinkingLevel(StrEnum):
     MAX = "max"
 
 
-# Without `gc` no garbage is looked for in these values: none leads back to itself, and a session has many thousands.
+# Excluded from garbage collection (`gc=False`): the values contain no cycles, and a session has thousands of them.
 
 
 class Usage(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """Tokens of one model call, or a sum.
+    """Token usage of one model call, or a sum.
 
-    `input` leaves out cached tokens and `output` holds reasoning, so the context used after a response is the
-    sum of the first four.
+    `input` excludes cached tokens and `output` includes reasoning, so the context used after a response is the sum of
+    the first four fields.
     """
 
     input: int = 0
@@ -58,7 +58,7 @@ class Usage(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     cache_read: int = 0
     cache_write: int = 0
     thinking: int = 0
-    """Tokens of `output` that were thinking, where a backend tells."""
+    """Thinking tokens in `output`, if the backend reports them."""
 
     def __add__(self, other: "Usage") -> "Usage":
         """Return the sum, field by field."""
@@ -72,12 +72,12 @@ class Usage(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
 
     @property
     def context(self) -> int:
-        """Tokens of context used after the response."""
+        """Context tokens used after the response."""
         return self.input + self.output + self.cache_read + self.cache_write
 
 
-# `opaque` is provider data as JSON text. It is a string, not nested JSON, because it goes back byte for byte: a
-# provider signs it. It is meant for the provider and model that the message names, and for no other.
+# `opaque` is provider data as JSON text. It is a string rather than nested JSON because providers sign it and it must
+# be sent back byte for byte. It is only sent to the provider and model that the message names.
 
 
 class Text(Struct, frozen=True, omit_defaults=True, tag="text", tag_field="type", gc=False):
@@ -86,7 +86,7 @@ class Text(Struct, frozen=True, omit_defaults=True, tag="text", tag_field="type"
     text: str
     opaque: str = ""
     blob: str = ""
-    """In a line only: the SHA-256 of the text, which lies beside the session file. In memory it is empty."""
+    """SHA-256 of the text, which is stored in a blob; set only in session files, empty in memory."""
 
 
 class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking", tag_field="type", gc=False):
@@ -97,11 +97,11 @@ class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking", tag_fiel
 
 
 class ToolCall(Struct, frozen=True, omit_defaults=True, rename="camel", tag="toolCall", tag_field="type", gc=False):
-    """A tool the model wants run.
+    """A tool call requested by the model.
 
-    `arguments` is the text of a JSON object exactly as the model wrote it, so that the history sent back has the
-    same bytes (prefix caches) and numbers keep their digits. When the model's text was not a JSON object it is
-    kept in `invalid_arguments`, `arguments` is `{}` and the call is answered with an error, never run.
+    `arguments` is the text of a JSON object exactly as the model wrote it, so that the history sent back is
+    byte-identical (for prefix caches) and numbers keep their digits. If the model's text is not a JSON object, it is
+    kept in `invalid_arguments`, `arguments` is `{}`, and the call is answered with an error instead of being run.
     """
 
     id: str
@@ -117,7 +117,7 @@ class Image(Struct, frozen=True, omit_defaults=True, rename="camel", tag="image"
     media_type: str
     data: str
     blob: str = ""
-    """In a line only: the SHA-256 of the image, which lies beside the session file. In memory it is empty."""
+    """SHA-256 of the image, which is stored in a blob; set only in session files, empty in memory."""
 
 
 class Opaque(Struct, frozen=True, tag="opaque", tag_field="type", gc=False):
@@ -143,15 +143,15 @@ class Message(
     tool_name: str = ""
     is_error: bool = False
     diff: str = ""
-    """Of a tool's result: the unified diff of what it changed, or would have in a dry run."""
+    """For a tool result: the unified diff of its changes, or of its intended changes in a dry run."""
     usage: Usage | None = None
     stop_reason: StopReason | None = None
     incomplete: bool = False
-    """Cut by a failure or an abort: kept, never sent back to a model."""
+    """True if interrupted by a failure or an abort: kept in the log, but never sent to a model."""
     provider: str = ""
     model: str = ""
     typed: str = ""
-    """Of a person's message that a command was expanded to: what was typed."""
+    """For a user message expanded from a command: the original input."""
 
     @property
     def text(self) -> str:
@@ -175,7 +175,7 @@ class Message(
 
 
 class ToolSpec(Struct, frozen=True):
-    """A tool as the model sees it; `parameters` is a JSON Schema of type object."""
+    """A tool as offered to the model; `parameters` is a JSON Schema of type object."""
 
     name: str
     description: str

@@ -1,1 +1,1 @@
-"""The agent: its loop, its states, and the run it owns."""
+"""Agent loop, agent state and run execution."""

@@ -105,7 +105,7 @@ class HookRegistry:
                 payload = _read(result, payload)
                 self._failures[name, index] = 0
             except Exception as error:  # noqa: BLE001
-                # A hook is the code of an extension and can raise any error: it is reported, and the run goes on.
+                # A hook is extension code and can raise any error; it is reported and the run continues.
                 self._failures[name, index] += 1
                 if hook.required:
                     raise RequiredHookFailed(hook.label, _reason(error)) from None

@@ -1,1 +1,1 @@
-"""What an agent tells its watchers, and the bus that carries it."""
+"""Events of an agent, and the bus that delivers them."""

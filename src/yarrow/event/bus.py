@@ -1,4 +1,4 @@
-"""One session's event bus: publishing never waits, and a slow reader loses the oldest events and is told which."""
+"""Event bus of one session: publishing never waits, and a slow reader loses the oldest events and gets a gap event."""
 
 import asyncio
 import time
@@ -23,25 +23,25 @@ from yarrow.event.events import (
 )
 
 BUFFER_EVENTS = 4096
-"""Events one subscriber may be behind; then its oldest is dropped, so that the end of a run always arrives."""
+"""Maximum events buffered per subscriber; the oldest is dropped, so that the end of a run always arrives."""
 RING_EVENTS = 4096
-"""Events kept for a subscriber that comes late or comes back; then the oldest is dropped."""
+"""Maximum events kept for late or reconnecting subscribers; the oldest is dropped."""
 MAX_RING_CHARACTERS = 1 << 20
-"""Characters of text the kept events may hold together; then the oldest are dropped."""
+"""Maximum characters of text in the kept events; the oldest are dropped."""
 RING_SECONDS = 60.0
-"""How long the events of a run are kept after it ended."""
+"""Seconds for which the events of a run are kept after its end."""
 TRIM_EVERY_EVENTS = 64
-"""The ring is weighed and trimmed in blocks of so many events: doing it for each would double the cost."""
+"""Block size in events for measuring and trimming the ring; doing it per event would double the cost."""
 
 _URGENT_BODIES = (AgentEnd, PermissionRequest)
-"""What somebody waits for: nobody lets it wait for more."""
+"""Events that wake a waiting subscriber at once."""
 _TEXT_BODIES = (TextDelta, ToolDelta, ThinkingDelta, AgentStart)
 
 
 def _count_characters(events: Iterable[Event]) -> int:
     weight = 0
     for event in events:
-        # The few kinds that hold text of any length; the others are small and bounded.
+        # Only these kinds contain text of any length; the others are small and bounded.
         if isinstance(body := event.body, _TEXT_BODIES):
             weight += len(body.text)
         elif isinstance(body, ToolOutput):
@@ -54,32 +54,32 @@ def _count_characters(events: Iterable[Event]) -> int:
 
 
 class Observer(Protocol):
-    """Measures what one session does. It is called in the middle of a run: it never waits and never raises."""
+    """Measures the activity of one session. It is called during a run and must neither wait nor raise."""
 
     def on_event(self, event: Event) -> None:
-        """See an event of the session."""
+        """Observe an event of the session."""
         ...
 
     def on_lost(self, events: int) -> None:
-        """Take note that a subscriber was told of so many events that it lost."""
+        """Record that a subscriber lost this many events."""
         ...
 
     def tool_span(self, tool_call_id: str) -> AbstractContextManager[None]:
-        """Return what is open while a tool runs, of which no event tells."""
+        """Return a context manager to hold open while a tool runs, which no event reports."""
         ...
 
 
 class Bus:
-    """The events of one session, in order. All calls belong to one event loop."""
+    """The events of one session, in order. Must be used from one event loop."""
 
     def __init__(
         self, session_id: str, *, now: Callable[[], float] = time.time, observer: Observer | None = None
     ) -> None:
         self.session_id = session_id
         self.observer = observer
-        """Who measures the session, if anybody does."""
+        """Observer of the session; None if it is not measured."""
         self.sequence = 0
-        """Of the last event published."""
+        """Sequence number of the last published event."""
         self._run_id = ""
         self._now = now
         self._subscribers: tuple[Subscription, ...] = ()
@@ -90,7 +90,7 @@ class Bus:
         self._release: asyncio.TimerHandle | None = None
 
     def publish(self, body: Body) -> None:
-        """Give the event its place and hand it to every subscriber; never waits."""
+        """Number the event and deliver it to every subscriber; never waits."""
         self.sequence = sequence = self.sequence + 1
         event = Event(self.session_id, self._run_id, sequence, self._now(), body)
         self._ring.append(event)
@@ -107,21 +107,21 @@ class Bus:
             self.observer.on_event(event)
 
     def begin_run(self, run_id: str) -> None:
-        """Put the events that follow under a run; what was kept of the last run is let go."""
+        """Assign later events to a run; drop the events kept of the previous run."""
         self._cancel_release()
         self._run_id = run_id
         self._clear_ring()
 
     def end_run(self) -> None:
-        """Put the events that follow under no run; the run's events are let go after `RING_SECONDS`."""
+        """Assign later events to no run; drop the run's events after `RING_SECONDS`."""
         self._run_id = ""
         self._cancel_release()
         self._release = asyncio.get_running_loop().call_later(RING_SECONDS, self._clear_ring)
 
     def subscribe(self, after: int | None = None) -> "Subscription":
-        """Return a subscription to what follows sequence `after`, or to what is published from now on.
+        """Return a subscription to the events after sequence `after`, or to those published from now on.
 
-        Where kept events no longer reach back to `after`, the first event is a `Gap`.
+        If the kept events do not reach back to `after`, the first event is a `Gap`.
         """
         start = self.sequence if after is None else min(after, self.sequence)
         subscription = Subscription(self, start + 1)
@@ -130,20 +130,20 @@ class Bus:
         return subscription
 
     def unsubscribe(self, subscription: "Subscription") -> None:
-        """Take a subscription out; without effect when it is out."""
+        """Remove a subscription; has no effect if it is already removed."""
         self._subscribers = tuple(one for one in self._subscribers if one is not subscription)
 
     @property
     def subscribers(self) -> int:
-        """How many are subscribed."""
+        """Number of subscribers."""
         return len(self._subscribers)
 
     def count_drops(self) -> tuple[int, ...]:
-        """Return how many events each present subscriber lost."""
+        """Return the number of lost events per current subscriber."""
         return tuple(subscription.dropped for subscription in self._subscribers)
 
     def close(self) -> None:
-        """End every subscription once it has read what it has."""
+        """Close every subscription; buffered events can still be read."""
         self._cancel_release()
         for subscription in self._subscribers:
             subscription.close()
@@ -172,7 +172,7 @@ class Bus:
 
 
 class Subscription:
-    """One reader's place on a bus, with a buffer of its own."""
+    """One reader's position on a bus, with its own buffer."""
 
     __slots__ = ("_bus", "_closed", "_dropped", "_next", "buffer", "min_events", "waiter")
 
@@ -184,23 +184,23 @@ class Subscription:
         self.buffer: deque[Event] = deque(maxlen=BUFFER_EVENTS)
         self.waiter: asyncio.Future[None] | None = None
         self.min_events = 1
-        """How many events the waiter waits for; it is woken by fewer when one of them is urgent."""
+        """Number of events to wait for; an urgent event ends the wait earlier."""
 
     @property
     def dropped(self) -> int:
-        """Events lost so far, also those whose gap was not read yet."""
+        """Number of lost events, including those whose gap is still unread."""
         return self._dropped + self._count_missing()
 
     async def take(self, limit: int = 64) -> list[Event]:
-        """Wait for events and return up to `limit`, in order; an empty list when the bus was closed.
+        """Wait for events and return up to `limit`, in order; an empty list if the bus is closed.
 
-        A `Gap` stands before the first event that follows lost ones.
+        A `Gap` precedes the first event after lost ones.
         """
         await self.wait(1)
         return self.read(limit)
 
     async def wait(self, min_events: int) -> None:
-        """Return when so many events can be read, or an urgent one, or lost ones are told of, or the bus was closed."""
+        """Return when that many events, an urgent one or a gap can be read, or when the bus is closed."""
         if len(self.buffer) >= min_events or self._closed or self._count_missing():
             return
         if any(isinstance(event.body, _URGENT_BODIES) for event in self.buffer):
@@ -213,7 +213,7 @@ class Subscription:
             self.waiter = None
 
     def read(self, limit: int) -> list[Event]:
-        """Return up to `limit` events that are there, as `take` does; an empty list when there are none."""
+        """Return up to `limit` buffered events, as `take` does, without waiting; empty if there are none."""
         events: list[Event] = []
         if lost := self._count_missing():
             self._dropped += lost
@@ -228,12 +228,12 @@ class Subscription:
         return events
 
     def wake(self) -> None:
-        """Let a waiting `take` go on."""
+        """Wake a waiting `take`."""
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
 
     def close(self) -> None:
-        """Take no more events; what is in the buffer can still be taken."""
+        """Accept no more events; buffered ones can still be read."""
         self._closed = True
         self._bus.unsubscribe(self)
         self.wake()

@@ -1,8 +1,8 @@
-"""Everything an agent tells its watchers, as frozen values.
+"""Events of an agent, as frozen values.
 
-Within a run the order is `AgentStart (TurnStart MessageStart (text|thinking|call)* MessageEnd (ToolDelta*
-ToolOutput)* TurnEnd)* AgentEnd`; the other kinds lie between them. The loop publishes bodies; the bus wraps each
-in an `Event` with its place in the session.
+The order within a run is `AgentStart (TurnStart MessageStart (text|thinking|call)* MessageEnd (ToolDelta* ToolOutput)*
+TurnEnd)* AgentEnd`; the other kinds may occur anywhere between them. The loop publishes bodies; the bus wraps each in
+an `Event` with its position in the session.
 """
 
 from enum import StrEnum
@@ -15,7 +15,7 @@ from yarrow.message import StopReason, Usage
 
 
 class AgentState(StrEnum):
-    """What the agent is doing."""
+    """Current activity of the agent."""
 
     IDLE = "idle"
     THINKING = "thinking"
@@ -26,7 +26,7 @@ class AgentState(StrEnum):
 
 
 class EndReason(StrEnum):
-    """How a run ended."""
+    """Reason for the end of a run."""
 
     COMPLETED = "completed"
     ABORTED = "aborted"
@@ -36,13 +36,13 @@ class EndReason(StrEnum):
 
 
 class QueuedText(Struct, frozen=True):
-    """A text that waits, was delivered or was handed back; `message_id` is the message that it becomes."""
+    """A message that is queued, delivered or returned; `message_id` is its message id on delivery."""
 
     message_id: str
     text: str
     follow_up: bool = False
     typed: str = ""
-    """What was written, when that was a command of which the text was made."""
+    """The user's original input if the text was expanded from a command."""
 
 
 class AgentStart(Struct, frozen=True):
@@ -51,36 +51,36 @@ class AgentStart(Struct, frozen=True):
     text: str
     message_id: str
     typed: str = ""
-    """What was written, when that was a command of which the text was made."""
+    """The user's original input if the text was expanded from a command."""
 
 
 class TurnStart(Struct, frozen=True):
-    """A model turn begins; `turn` counts from 1, `delivered` are the steers and the follow-up that came with it."""
+    """A model turn starts; `turn` counts from 1, `delivered` are the queued messages delivered with it."""
 
     turn: int
     delivered: tuple[QueuedText, ...] = ()
 
 
 class MessageStart(Struct, frozen=True):
-    """The model's message begins."""
+    """The model's message starts."""
 
     message_id: str
 
 
 class TextDelta(Struct, frozen=True, gc=False):
-    """A piece of the answer."""
+    """Part of the answer."""
 
     text: str
 
 
 class ThinkingDelta(Struct, frozen=True, gc=False):
-    """A piece of the model's thinking; only when thinking is on."""
+    """Part of the model's thinking; only sent when thinking is on."""
 
     text: str
 
 
 class ToolCallEvent(Struct, frozen=True):
-    """A tool the model wants run, whole; its arguments are the text of a JSON object."""
+    """A complete tool call by the model; its arguments are the text of a JSON object."""
 
     id: str
     name: str
@@ -89,7 +89,7 @@ class ToolCallEvent(Struct, frozen=True):
 
 
 class MessageEnd(Struct, frozen=True):
-    """The model's message is finished and on disk; `error` is set when a failure cut it."""
+    """The model's message is finished and on disk; `error` is set if a failure interrupted it."""
 
     message_id: str
     stop_reason: StopReason | None = None
@@ -98,7 +98,7 @@ class MessageEnd(Struct, frozen=True):
 
 
 class ToolDelta(Struct, frozen=True, gc=False):
-    """A piece of a running tool's output."""
+    """Part of a running tool's output."""
 
     tool_call_id: str
     text: str
@@ -116,13 +116,13 @@ class ToolOutput(Struct, frozen=True):
 
 
 class TurnEnd(Struct, frozen=True):
-    """The turn is over."""
+    """The turn ended."""
 
     turn: int
 
 
 class AgentEnd(Struct, frozen=True):
-    """The run is over; nothing of it follows."""
+    """The run ended; last event of a run."""
 
     reason: EndReason
     usage: Usage
@@ -131,14 +131,14 @@ class AgentEnd(Struct, frozen=True):
 
 
 class StateChange(Struct, frozen=True):
-    """The agent went from one state to another."""
+    """The agent's state changed."""
 
     before: AgentState
     after: AgentState
 
 
 class QueueUpdate(Struct, frozen=True):
-    """The texts that wait, in full."""
+    """The complete lists of queued messages."""
 
     steering: tuple[QueuedText, ...]
     follow_ups: tuple[QueuedText, ...]
@@ -148,14 +148,14 @@ CompactionReason = Literal["auto", "manual", "overflow"]
 
 
 class CompactionStart(Struct, frozen=True):
-    """Compaction begins."""
+    """A compaction starts."""
 
     reason: CompactionReason
     tokens_before: int
 
 
 class CompactionEnd(Struct, frozen=True):
-    """Compaction ends; with an `error` nothing was changed."""
+    """A compaction ended; with an `error`, nothing was changed."""
 
     tokens_after: int = 0
     summary: str = ""
@@ -163,33 +163,33 @@ class CompactionEnd(Struct, frozen=True):
 
 
 class UsageReport(Struct, frozen=True):
-    """Tokens of a model call."""
+    """Token usage of a model call."""
 
     usage: Usage
 
 
 class Notice(Struct, frozen=True):
-    """A warning that a person should see."""
+    """A warning for the user."""
 
     code: str
     text: str
 
 
 class RetryScheduled(Struct, frozen=True):
-    """A failed model call will be tried again."""
+    """A failed model call will be retried."""
 
     attempt: int
-    """Which try comes next, from 2."""
+    """Number of the next attempt, from 2."""
     delay: float
-    """Seconds until then."""
+    """Delay in seconds before the attempt."""
     code: Code
-    """The failure's."""
+    """Code of the failure."""
     message: str = ""
-    """What failed, in one sentence."""
+    """The failure, in one sentence."""
 
 
 class PermissionRequest(Struct, frozen=True):
-    """A tool call waits for a person's answer; its arguments are the text of a JSON object."""
+    """A tool call waits for the user's permission; its arguments are the text of a JSON object."""
 
     request_id: str
     tool_call_id: str
@@ -197,17 +197,17 @@ class PermissionRequest(Struct, frozen=True):
     arguments: str
     reason: str
     contained: bool = False
-    """Whether the call would run in a sandbox."""
+    """True if the call would run in a sandbox."""
     outside: bool = False
-    """Whether the call asks to leave the sandbox that the session's commands run in."""
+    """True if the call asks to leave the session's sandbox."""
     model_reason: str = ""
-    """The model's own words for why it should, on one line of at most 200 characters."""
+    """The model's reason for the request, on one line of at most 200 characters."""
     cwd: str = ""
-    """The directory that a command would run in."""
+    """Working directory of the command."""
     rule: str = ""
-    """The rule that an answer for always adds, as the text of a JSON object."""
+    """The rule that an "always" answer adds, as the text of a JSON object."""
     rule_file: str = ""
-    """The file that it is added to; empty when nothing is written."""
+    """The file to which the rule is added; empty if it is not saved."""
 
 
 Answer = Literal["once", "session", "always", "no"]
@@ -215,7 +215,7 @@ AnsweredBy = Literal["person", "nobody", "timeout", "abort", "restart"]
 
 
 class PermissionSettled(Struct, frozen=True):
-    """A permission request waits no more."""
+    """A permission request was answered or cancelled."""
 
     request_id: str
     answer: Answer
@@ -230,7 +230,7 @@ class Gap(Struct, frozen=True):
 
 
 class Heartbeat(Struct, frozen=True):
-    """A sign of life on a remote stream."""
+    """Keep-alive event of a remote stream."""
 
 
 Body = (
@@ -259,9 +259,9 @@ Body = (
 )
 
 
-# Thousands are kept, and none leads back to itself: no garbage is looked for in them.
+# Thousands are kept, and none contains a reference cycle: exclude them from garbage collection.
 class Event(Struct, frozen=True, gc=False):
-    """A body with its place: `sequence` counts the session's events from 1 without a gap; 0 for Gap and Heartbeat."""
+    """A body with its position: `sequence` counts the session's events from 1 without gaps; 0 for Gap and Heartbeat."""
 
     session_id: str
     run_id: str

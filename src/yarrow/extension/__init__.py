@@ -1,1 +1,1 @@
-"""What plugs in from outside: functions that watch and change runs, and tools, commands and providers."""
+"""Extensions: functions that observe and change runs, and that add tools, commands and providers."""

@@ -1,4 +1,4 @@
-"""API that an extension is given: tools, hooks, commands and providers."""
+"""API for extensions: tools, hooks, commands and providers."""
 
 import inspect
 import json
@@ -20,11 +20,11 @@ from yarrow.prompt.document import to_one_line
 from yarrow.tool.access import Access, get_access
 
 HookFunction = Callable[..., "dict[str, Any] | None | Awaitable[dict[str, Any] | None]"]
-"""Takes the payload, and what it is about if it takes two; returns the payload to go on with, or None."""
+"""Receives the payload and, if it accepts two arguments, the context; returns the changed payload or None."""
 
 
 def host_hook(host: ExtensionHost, label: str, function: HookFunction, *, takes_context: bool) -> Hook:
-    """Return the hook that calls `function` in the extension's thread with values of its own."""
+    """Return the hook that calls `function` in the extension's thread with copies of the values."""
 
     async def call(payload: bytes, about: bytes) -> bytes:
         async def work() -> bytes:
@@ -32,7 +32,7 @@ def host_hook(host: ExtensionHost, label: str, function: HookFunction, *, takes_
             result: object = function(*(msgspec.json.decode(each) for each in given))
             if isawaitable(result):
                 result = await result
-            # Of the standard library, since it refuses what is not JSON: NaN, bytes, sets, objects, circles.
+            # Uses the standard library, which rejects anything that is not JSON: NaN, bytes, sets, objects, cycles.
             return json.dumps(result, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
 
         return await host.call(work)
@@ -41,14 +41,14 @@ def host_hook(host: ExtensionHost, label: str, function: HookFunction, *, takes_
 
 
 MAX_PROMPT_CHARACTERS = 1 << 20
-"""Characters of the prompt that a command returns; what is longer is an error."""
+"""Maximum characters of the prompt that a command returns; a longer one is an error."""
 
 CommandFunction = Callable[[str, str], "str | Awaitable[str]"]
-"""Takes what follows the command's name, and the working directory; returns the prompt to send."""
+"""Receives the text after the command's name and the working directory; returns the prompt to send."""
 
 
 def host_command(host: ExtensionHost, name: str, function: CommandFunction, *, description: str) -> ContributedCommand:
-    """Return the command that calls `function` in the extension's thread; it raises `YarrowError`."""
+    """Return the command that calls `function` in the extension's thread. The command raises `YarrowError`."""
 
     async def expand(arguments: str, cwd: str) -> str:
         async def work() -> str:
@@ -69,11 +69,11 @@ def host_command(host: ExtensionHost, name: str, function: CommandFunction, *, d
 NAME_PATTERN = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 PROVIDER_NAME_PATTERN = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,63}")
 MAX_REGISTRATIONS = 1000
-"""Of one extension; one more is an error."""
+"""Maximum registrations of one extension; one more is an error."""
 
 
 class HookOffer(Struct, frozen=True):
-    """A hook as it was registered."""
+    """A registered hook."""
 
     name: HookName
     label: str
@@ -83,7 +83,7 @@ class HookOffer(Struct, frozen=True):
 
 
 class CommandOffer(Struct, frozen=True):
-    """A command as it was registered."""
+    """A registered command."""
 
     name: str
     description: str
@@ -91,7 +91,7 @@ class CommandOffer(Struct, frozen=True):
 
 
 class ProviderOffer(Struct, frozen=True):
-    """A provider as it was registered."""
+    """A registered provider."""
 
     name: str
     factory: ProviderFactory
@@ -101,10 +101,10 @@ Registration = HookOffer | ToolOffer | CommandOffer | ProviderOffer
 
 
 class Yarrow:
-    """Everything that an extension can add. What is wrong raises TypeError or ValueError and says what is right.
+    """Everything that an extension can add. Invalid use raises TypeError or ValueError with the correct usage.
 
-    It is used while the extension's function runs; after that it takes nothing any more. All functions that are
-    registered run in one thread of the extension's own, on one event loop of asyncio.
+    Use it only while the extension's function runs; later registrations are rejected. All registered functions run in
+    the extension's own thread, on one asyncio event loop.
     """
 
     def __init__(self, label: str) -> None:
@@ -113,12 +113,11 @@ class Yarrow:
         self._is_finished = False
 
     def hook(self, name: str, function: HookFunction, *, required: bool = False) -> None:
-        """Call `function(payload)` or `function(payload, about)` at the place `name`; it may be async.
+        """Call `function(payload)` or `function(payload, about)` at hook point `name`; it may be async.
 
-        A BeforeToolCall hook that is `required` is a guard: when it fails, the call that it should look at is not run.
-
-        The payload is a dict (`yarrow.agent.hook_payloads`). The function returns it, whole and changed, or
-        None. What it only changes in place changes nothing.
+        A `required` BeforeToolCall hook is a guard: if it fails, the tool call is not run. The payload is a dict
+        (`yarrow.agent.hook_payloads`). The function returns the complete changed payload or None. In-place changes
+        without a return value have no effect.
         """
         try:
             place = HookName(name)
@@ -136,8 +135,8 @@ class Yarrow:
     def tool(self, tool: ExtensionTool) -> None:
         """Offer a tool to the model.
 
-        The model sees the tool's `description` if it has one, else the first line of its class's docstring.
-        `preview` may be missing: then a dry run tells name and arguments.
+        The model sees the tool's `description` if set, otherwise the first line of its class docstring. `preview` is
+        optional: without it, a dry run reports the name and arguments.
         """
         wanted = "a tool's name is letters, digits, _ and -, at most 64, the first no digit"
         name = _check_name(getattr(tool, "name", None), NAME_PATTERN, wanted)
@@ -157,7 +156,10 @@ class Yarrow:
         )
 
     def command(self, name: str, function: CommandFunction, description: str = "") -> None:
-        """Let a prompt begin with `/name`: `function(arguments, cwd)` returns the prompt to send; it may be async."""
+        """Register the slash command `/name`: `function(arguments, cwd)` returns the prompt to send.
+
+        It may be async.
+        """
         name = _check_name(name, NAME_PATTERN, "a command's name is letters, digits, _ and -, the first no digit")
         _check_callable(function, f"the function of the command {name}")
         if not _accepts(function, 2):
@@ -169,7 +171,7 @@ class Yarrow:
         )
 
     def provider(self, name: str, factory: ProviderFactory) -> None:
-        """Let users name the provider `name`: `factory(plan)` makes a `yarrow.provider.base.Provider`; may be async.
+        """Register the provider `name`: `factory(plan)` returns a `yarrow.provider.base.Provider`; it may be async.
 
         The plan is a `yarrow.provider.adapter_config.AdapterConfig`.
         """
@@ -182,7 +184,7 @@ class Yarrow:
         self._add(ProviderOffer(name, factory))
 
     def finish(self) -> tuple[Registration, ...]:
-        """Return what was registered, in order; nothing is taken any more."""
+        """Return the registrations in order; no more are accepted."""
         self._is_finished = True
         return tuple(self._registered)
 
@@ -195,7 +197,7 @@ class Yarrow:
 
 
 def _check_name(given: object, form: re.Pattern[str], wanted: str) -> str:
-    """Return a name as plain text: no type checker has looked at an extension. Raises ValueError."""
+    """Return a name as a plain string; extensions may not be type-checked. Raises ValueError."""
     if not isinstance(given, str) or not form.fullmatch(given):
         raise ValueError(f"{wanted}; not {given!r}")
     return str(given)
@@ -217,7 +219,7 @@ def _accepts(function: Callable[..., Any], count: int) -> bool:
         inspect.signature(function).bind(*[None] * count)
     except TypeError:
         return False
-    except ValueError:  # of some that are written in C nothing is known
+    except ValueError:  # some functions written in C have no signature
         return count == 1
     return True
 
@@ -228,7 +230,7 @@ def _get_name(function: object) -> str:
 
 
 def _find_description(tool: ExtensionTool, name: str) -> str:
-    """Return the prose the model sees. Raises ValueError when there is none."""
+    """Return the description that the model sees. Raises ValueError if there is none."""
     own: object = getattr(tool, "description", None)
     text = own if isinstance(own, str) else (type(tool).__doc__ or "").strip().partition("\n")[0]
     if not text.strip():
@@ -237,7 +239,7 @@ def _find_description(tool: ExtensionTool, name: str) -> str:
 
 
 def _check_access(tool: ExtensionTool, name: str) -> Access:
-    """Return what a tool touches. Raises TypeError and ValueError when it declares that wrongly."""
+    """Return what a tool accesses. Raises TypeError and ValueError if the declaration is invalid."""
     declared: object = getattr(tool, "access", None)
     if declared is not None and not isinstance(declared, Access):
         raise TypeError(f"access of the tool {name} must be a yarrow.tool.access.Access, as in Access.file('path')")

@@ -1,4 +1,4 @@
-"""Checks the argument model of an extension's tool: decoding to it must run no code of the extension."""
+"""Validation of the argument model of an extension's tool: decoding to it must run no extension code."""
 
 from enum import Enum
 from typing import Any, cast
@@ -9,13 +9,13 @@ from msgspec import Struct, inspect
 from yarrow.tool.arguments import make_schema
 
 SAFE_FACTORIES = (list, dict, set, tuple, frozenset)
-"""What may make the default of a field."""
+"""Allowed default factories of a field."""
 
 
 def check_arguments(tool: str, model: object) -> None:
-    """Raise TypeError unless `model` is a `Struct` that refuses unknown fields and is decoded by data alone.
+    """Raise TypeError unless `model` is a `Struct` that forbids unknown fields and decodes without running code.
 
-    Calls are decoded before the tool's own thread is reached, so that nothing of the model may run then.
+    Calls are decoded outside the tool's own thread, so no code of the model may run then.
     """
     if not (isinstance(model, type) and issubclass(model, Struct)):
         raise TypeError(f"the tool {tool} needs arguments: a class made from msgspec.Struct")
@@ -33,7 +33,7 @@ def check_arguments(tool: str, model: object) -> None:
 
 
 def _find_code(node: Any) -> str:
-    """Return what in a type would run code when a value is decoded; empty for nothing."""
+    """Return the part of a type that would run code on decoding; empty if there is none."""
     cls: Any = getattr(node, "cls", None)
     if isinstance(node, inspect.CustomType):
         return f"a field of the type {cls.__name__}"
@@ -50,7 +50,7 @@ def _find_code(node: Any) -> str:
 
 
 def _list_part_types(node: Any) -> list[inspect.Type]:
-    """Return the types that a type is made of."""
+    """Return the types that a type consists of."""
     values: list[Any] = [getattr(node, name) for name in getattr(node, "__struct_fields__", ())]
     several = [each for value in values if isinstance(value, tuple) for each in cast("tuple[Any, ...]", value)]
     found: list[inspect.Type] = []

@@ -1,4 +1,4 @@
-"""Puts together what extensions register: in order, each in its own thread, each name once."""
+"""Assembly of extension contributions: in order, each extension in its own thread, each name once."""
 
 from collections.abc import Collection
 from inspect import isawaitable
@@ -19,15 +19,15 @@ from yarrow.extension.tools import HostedTool, ToolOffer
 from yarrow.provider.factory import ProviderBuilder
 
 MAX_LOAD_SECONDS = 5.0
-"""How long one extension may take to be imported and to register what it adds."""
+"""Timeout in seconds for importing an extension and registering its contributions."""
 
 
 class ContributionAssembly:
-    """What was registered so far."""
+    """The contributions registered so far."""
 
     def __init__(self, tools: Collection[str], warnings: Collection[str]) -> None:
         self.hosts: list[ExtensionHost] = []
-        """Of the extensions that were loaded."""
+        """Hosts of the loaded extensions."""
         self._tool_names = set(tools)
         self._warnings = list(warnings)
         self._hooks: dict[HookName, list[Hook]] = {}
@@ -36,7 +36,7 @@ class ContributionAssembly:
         self._providers: dict[str, ProviderBuilder] = {}
 
     def load(self, source: ExtensionSource) -> None:
-        """Load one extension and take what it registers; when it fails, take nothing of it and say so."""
+        """Load one extension and add its contributions; if it fails, add none and record a warning."""
         host = ExtensionHost(source.label)
         yarrow = Yarrow(source.label)
 
@@ -60,7 +60,7 @@ class ContributionAssembly:
             self._add_registration(host, registration)
 
     def make_contributions(self, files: tuple[Path, ...] = ()) -> Contributions:
-        """Return everything, in order; `files` are those that the extensions came from."""
+        """Return all contributions, in order; `files` are the files that the extensions were loaded from."""
         return Contributions(
             HookRegistry(self._hooks),
             tuple(self._tools),

@@ -1,4 +1,4 @@
-"""Finds installed packages with an extension by a look at their entry points alone; it costs little when none has."""
+"""Discovery of installed extension packages by reading only their entry points; cheap if there are none."""
 
 import os
 import sys
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from yarrow.extension.api import Yarrow
 
 ExtensionFunction = Callable[["Yarrow"], Any]
-"""Registers what an extension adds; may be async."""
+"""Registers the contributions of an extension; may be async."""
 ENTRY_POINT_GROUP = "yarrow.extensions"
-"""The group of entry points. Each names an extension, and its function that takes a `Yarrow`."""
+"""Entry point group. Each entry names an extension and its function, which accepts a `Yarrow`."""
 MAX_ENTRY_POINT_BYTES = 1 << 20
-"""Bytes that are read of a package's entry points; what comes after is not seen."""
+"""Maximum bytes read of a package's entry points; the rest is ignored."""
 
 
 def find_entry_points(path: Sequence[str] | None = None) -> tuple[list["EntryPoint"], list[str]]:
-    """Return the entry points of the group sorted by name, and a warning for each package whose cannot be read.
+    """Return the group's entry points sorted by name, and a warning for each package with unreadable ones.
 
-    Of a package that is there twice the first counts, as it does for imports. The working directory is not looked
-    at, wherever it stands in `path` (`sys.path`): being in a directory must not register what lies in it.
+    The first of several packages with the same name counts, as for imports. The working directory is excluded from
+    `path` (`sys.path`) wherever it occurs: changing into a directory must not register its contents.
     """
     found: dict[str, str] = {}
     for folder in _list_folders(sys.path if path is None else path):
@@ -36,7 +36,7 @@ def find_entry_points(path: Sequence[str] | None = None) -> tuple[list["EntryPoi
     for metadata in filter(_mentions_group, found.values()):
         try:
             points += _read_entry_points(metadata)
-        except (OSError, ValueError, TypeError) as error:  # what the standard library raises for one that is no such
+        except (OSError, ValueError, TypeError) as error:  # raised by the standard library for invalid entry points
             warnings.append(f"the entry points in {metadata} cannot be read: {error}")
     return sorted(points, key=lambda point: point.name), warnings
 
@@ -58,14 +58,14 @@ def _list_folders(path: Sequence[str]) -> Iterator[str]:
 
 
 def _list_packages(folder: str) -> Iterator[tuple[str, str]]:
-    """Yield the name of each package in a folder, as it compares, and where its metadata are."""
+    """Yield the normalized name of each package in a directory, and the path of its metadata."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 stem, dot, kind = entry.name.rpartition(".")
                 if dot and kind in ("dist-info", "egg-info"):
                     yield stem.partition("-")[0].lower().replace(".", "_"), entry.path
-    except OSError:  # an archive, or nothing that we may read
+    except OSError:  # an archive, or an unreadable directory
         return
 
 

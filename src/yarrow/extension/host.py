@@ -1,4 +1,4 @@
-"""Host of extension code: its threads, its time limits and its failures."""
+"""Host of extension code: its threads, timeouts and failures."""
 
 import asyncio
 import logging
@@ -19,45 +19,45 @@ from yarrow.extension.extension_errors import ExtensionError, convert_error, des
 T = TypeVar("T")
 
 MAX_REACTION_SECONDS = 1.0
-"""How long the thread may take to notice that a call was given up; after that further calls fail at once."""
+"""Seconds for the thread to react to a cancelled call; after that, further calls fail immediately."""
 MAX_QUEUE_SECONDS = 10.0
-"""How long a call waits for a thread that is busy with another; then it fails."""
+"""Seconds that a call waits for a busy thread before it fails."""
 MAX_CLOSE_SECONDS = 0.5
-"""How long the caller waits for an extension to clean up: a stream that is closed, the thread when the service ends."""
+"""Seconds that a caller waits for an extension to clean up: for a closed stream, or for the thread at shutdown."""
 MAX_BUFFER_ITEMS = 64
-"""Items of a stream that are under way to the caller; the extension waits when there are more."""
+"""Maximum items of a stream in transit to the caller; the extension waits if there are more."""
 
 _logger = logging.getLogger("yarrow.extension")
 
 
 class ExtensionHost:
-    """One extension's thread with an event loop of its own, started by the first call.
+    """One extension's thread with its own event loop, started by the first call.
 
-    Whatever an extension raises arrives as a `YarrowError` (`yarrow.extension.extension_errors`). Whoever is cancelled
-    while it waits returns at once: the call is cancelled in the thread, which notices when it can.
+    Everything that an extension raises arrives as a `YarrowError` (`yarrow.extension.extension_errors`). A cancelled
+    caller returns at once; the call is cancelled in the thread as soon as it responds.
     """
 
     def __init__(self, label: str) -> None:
         self.label = label
-        """How the extension is told to people."""
+        """Display name of the extension."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended: Future[None] = Future()
         self._ending = False
         self._cancel_requested_at: float | None = None
-        """Since when the thread owes a sign of life, by the monotonic clock; None when it owes none."""
+        """Monotonic time since which the thread has not responded to a cancellation; None if it has."""
         self._tasks: dict[Future[Any], asyncio.Task[None]] = {}
-        """What runs and was not given up; touched in the thread alone."""
+        """Running calls that are not cancelled; accessed only in the thread."""
 
     @property
     def is_stuck(self) -> bool:
-        """Whether a call was given up and the thread has not noticed in time; it ends when the thread answers."""
+        """True if the thread has not responded to a cancellation in time; False again once it responds."""
         return (
             self._cancel_requested_at is not None
             and time.monotonic() - self._cancel_requested_at >= MAX_REACTION_SECONDS
         )
 
     async def call(self, work: Callable[[], Awaitable[T]], seconds: float | None = None) -> T:
-        """Run `work` in the thread and return its result. Raises `YarrowError`, also after `seconds`."""
+        """Run `work` in the thread and return its result. Raises `YarrowError`, also on a timeout of `seconds`."""
         future = self._submit(work)
         answer = asyncio.wrap_future(future)
         begin = asyncio.get_running_loop().call_later(MAX_QUEUE_SECONDS, future.cancel)
@@ -71,16 +71,16 @@ class ExtensionHost:
             self._abandon_call(future, answer)
 
     async def stream(self, start: Callable[[], AsyncGenerator[T]]) -> AsyncGenerator[T]:
-        """Pass on what the generator that `start` makes yields in the thread; never None. Raises `YarrowError`.
+        """Yield what the generator returned by `start` yields in the thread, except None. Raises `YarrowError`.
 
-        Close it (`contextlib.aclosing`): that closes the generator too, and waits at most `MAX_CLOSE_SECONDS` for it.
+        Close it (`contextlib.aclosing`): this also closes the generator, and waits for it at most `MAX_CLOSE_SECONDS`.
         """
         here = asyncio.get_running_loop()
         items: asyncio.Queue[T | None] = asyncio.Queue()
         room = asyncio.Semaphore(MAX_BUFFER_ITEMS)
 
         async def pump() -> None:
-            # One task for the whole life of the generator, since what it holds open may belong to its task.
+            # One task for the generator's whole life, since its open contexts may be bound to that task.
             async with aclosing(start()) as source:
                 async for item in source:
                     await room.acquire()
@@ -100,9 +100,9 @@ class ExtensionHost:
             await self._close_stream(future, answer)
 
     def run_blocking(self, work: Callable[[], Awaitable[T]], seconds: float) -> T:
-        """Run `work` in the thread and block until it is done. Raises `YarrowError`, also after `seconds`.
+        """Run `work` in the thread and block until it is done. Raises `YarrowError`, also on a timeout of `seconds`.
 
-        What took longer goes on until `end`.
+        Work that timed out continues until the thread ends.
         """
         future = self._submit(work)
         try:
@@ -111,13 +111,13 @@ class ExtensionHost:
             raise ExtensionError(f"it took more than {seconds:g} s") from None
 
     def stop(self) -> None:
-        """Cancel what runs and end the thread when it can; nothing is called after this."""
+        """Cancel running calls and end the thread when possible; later calls are rejected."""
         self._ending = True
         if self._loop is not None:
             self._call_in_thread(self._loop.stop)
 
     async def close(self) -> bool:
-        """End the thread and say whether it ended within `MAX_CLOSE_SECONDS`; idempotent."""
+        """End the thread; return whether it ended within `MAX_CLOSE_SECONDS`. Idempotent."""
         self.stop()
         if self._loop is None:
             return True
@@ -125,7 +125,7 @@ class ExtensionHost:
         await asyncio.wait((ended,), timeout=MAX_CLOSE_SECONDS)
         return ended.done()
 
-    # ---- of the caller ----
+    # ---- caller's side ----
 
     def _submit(self, work: Callable[[], Awaitable[T]]) -> "Future[T]":
         self._check_usable()
@@ -145,7 +145,7 @@ class ExtensionHost:
         loop = asyncio.new_event_loop()
         try:
             threading.Thread(target=self._run_thread, args=(loop,), name=f"extension {self.label}", daemon=True).start()
-        except RuntimeError as error:  # the machine gives no more threads
+        except RuntimeError as error:  # the system cannot start another thread
             loop.close()
             raise ExtensionError(f"the extension {self.label} cannot be started: {error}") from None
         return loop
@@ -166,12 +166,12 @@ class ExtensionHost:
             self._abandon_call(future, answer)
 
     def _abandon_call(self, future: "Future[Any]", answer: "asyncio.Future[Any]") -> None:
-        """Let go of a call that nobody waits for any more."""
+        """Abandon a call whose caller no longer waits."""
         if not answer.done():
             self._request_cancel(future)
             answer.cancel()
         elif not answer.cancelled():
-            answer.exception()  # it was seen, or gives way to what ended the wait
+            answer.exception()  # the caller saw it, or the error that ended the wait takes precedence
 
     def _request_cancel(self, future: "Future[Any]") -> None:
         if not future.cancel() and self._cancel_requested_at is None:
@@ -182,17 +182,17 @@ class ExtensionHost:
         if self._loop is not None:
             _call_soon(self._loop, function, *arguments)
 
-    # ---- in the thread ----
+    # ---- extension thread ----
 
     def _run_thread(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         loop.set_default_executor(DaemonThreads())
         loop.set_exception_handler(_log_stray)
         while not self._ending:
-            # A task of the extension's own that raises SystemExit ends the loop's run; it goes on.
+            # A task of the extension that raises SystemExit stops the loop; run it again.
             _run_suppressing(loop.run_forever)
-        # A task that takes no cancellation keeps the thread: one that is let go unfinished goes on in whatever thread
-        # collects it.
+        # A task that ignores cancellation keeps the thread alive: an unfinished task would otherwise resume in the
+        # thread that happens to garbage-collect it.
         cleaned = False
         while not cleaned:
             _run_suppressing(lambda: loop.run_until_complete(_clean_up()))
@@ -210,7 +210,7 @@ class ExtensionHost:
         try:
             result = await work()
         except BaseException as error:  # noqa: BLE001
-            # SystemExit of an extension too must end nothing but its own call.
+            # SystemExit of an extension, too, must only end its own call.
             crossed = convert_error(error)
             if future in self._tasks and crossed is not error:
                 _log(f"the extension {self.label} failed", error)
@@ -227,8 +227,8 @@ class ExtensionHost:
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *arguments: object) -> None:
-    # A loop that is closed belongs to a thread or a service that ended; nobody is left to tell. In a context of its
-    # own, since the caller's variables are none of the other's business.
+    # A closed loop belongs to a thread or service that has ended, so nothing needs to be notified. Runs in an empty
+    # context so that the other thread does not see the caller's context variables.
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(function, *arguments, context=Context())
 
@@ -248,14 +248,14 @@ def _run_suppressing(run: Callable[[], object]) -> None:
 
 
 def _log_stray(_loop: asyncio.AbstractEventLoop, told: dict[str, Any]) -> None:
-    """Log what a task that the extension left to itself raised."""
+    """Log an exception from a background task of the extension."""
     error = told.get("exception")
     if isinstance(error, BaseException):
         _log("a task of an extension failed", error)
 
 
 def _log(what: str, error: BaseException) -> None:
-    # Made before the log's lock is taken, since the text of an exception is anybody's code, which may block.
+    # Formatted before the logging lock is acquired: the exception's text may run extension code, which may block.
     places = traceback.StackSummary.extract(traceback.walk_tb(error.__traceback__)).format()
     _logger.warning("%s\n%s%s", what, "".join(places), describe_error(error))
 
@@ -263,13 +263,13 @@ def _log(what: str, error: BaseException) -> None:
 P = ParamSpec("P")
 
 MAX_THREADS = 32
-"""That work at one time for one extension; the work of others waits until one is done."""
+"""Maximum concurrent worker threads of one extension; further work waits."""
 
 
 class DaemonThreads(ThreadPoolExecutor):
-    """A daemon thread for each piece of work: the usual executor's are waited for when the process ends.
+    """Runs each piece of work in a daemon thread; the process does not wait for these threads at exit.
 
-    It is a `ThreadPoolExecutor` in name only, since a loop takes no other class for its default.
+    It is a `ThreadPoolExecutor` only because a loop accepts no other class as its default executor.
     """
 
     def __init__(self) -> None:
@@ -277,7 +277,7 @@ class DaemonThreads(ThreadPoolExecutor):
         self._room = BoundedSemaphore(MAX_THREADS)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
-        """Begin the work and return what will hold its result."""
+        """Start the work and return the future for its result."""
         future: Future[T] = Future()
 
         def work() -> None:
@@ -287,7 +287,7 @@ class DaemonThreads(ThreadPoolExecutor):
                 try:
                     result = fn(*args, **kwargs)
                 except BaseException as error:  # noqa: BLE001
-                    # As in the standard executors: the error belongs to the caller that waits for the result.
+                    # As in the standard executors, the error is raised by the caller that awaits the result.
                     future.set_exception(error)
                 else:
                     future.set_result(result)
@@ -297,4 +297,4 @@ class DaemonThreads(ThreadPoolExecutor):
 
     @override
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Leave the threads to themselves."""
+        """Leave the threads running."""

@@ -1,4 +1,4 @@
-"""Loads the extensions there are and puts together what they add; one that fails costs a warning."""
+"""Loads all extensions and combines their contributions; a failed one only causes a warning."""
 
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class LoadedExtensions:
-    """What was loaded, and the threads it runs in."""
+    """The loaded extensions and their threads."""
 
     def __init__(self, contributions: Contributions, hosts: Sequence["ExtensionHost"], printed: TextIO | None) -> None:
         self.contributions = contributions
@@ -21,7 +21,7 @@ class LoadedExtensions:
         self._stdout = printed
 
     async def close(self) -> None:
-        """End the extensions; one that blocks is left behind after `host.MAX_CLOSE_SECONDS`. Idempotent."""
+        """End the extensions; one that blocks is abandoned after `host.MAX_CLOSE_SECONDS`. Idempotent."""
         import asyncio
 
         ended = await asyncio.gather(*(host.close() for host in self._hosts))
@@ -29,7 +29,7 @@ class LoadedExtensions:
             self._restore_stdout()
 
     def abandon(self) -> None:
-        """End the extensions where nothing was begun with them, without waiting for their threads."""
+        """End unused extensions without waiting for their threads."""
         for host in self._hosts:
             host.stop()
         self._restore_stdout()
@@ -40,12 +40,12 @@ class LoadedExtensions:
 
     @property
     def has_any(self) -> bool:
-        """Whether there is any."""
+        """True if any extension is loaded."""
         return bool(self._hosts)
 
 
 def no_extensions() -> LoadedExtensions:
-    """Return what there is where none are loaded, such as beside a service that runs elsewhere."""
+    """Return the result for a process that loads no extensions, such as a client of a remote service."""
     return LoadedExtensions(no_contributions(), (), None)
 
 
@@ -56,16 +56,16 @@ def load_extensions(
     tools: Collection[str] = (),
     on_first: Callable[[], object] | None = None,
 ) -> LoadedExtensions:
-    """Load what installed packages offer, then `files` (absolute), then the `functions` of an embedding program.
+    """Load extensions of installed packages, then `files` (absolute), then the `functions` of an embedding program.
 
-    `on_first` is called once before any of them is loaded, if there is one. Blocks, for `MAX_LOAD_SECONDS` at most
-    for each that hangs. `tools` are the names that are taken. A file holds a function `extend` that takes a `Yarrow`;
-    its folder is not on `sys.path`, so what needs several files is written as a package with an entry point in the
-    group `yarrow.extensions`.
+    `on_first` is called once before the first of them is loaded. Blocks for at most `MAX_LOAD_SECONDS` per extension
+    that hangs. `tools` are the names already in use. A file contains a function `extend` that accepts a `Yarrow`; its
+    directory is not on `sys.path`, so an extension of several files must be a package with an entry point in the group
+    `yarrow.extensions`.
 
-    When there is any extension, what anybody prints to `sys.stdout` goes to standard error until `close`: standard
-    output is the answer of the command line, which writes to its descriptor. It is not given back while a thread of an
-    extension is left behind.
+    If any extension is loaded, output to `sys.stdout` is redirected to standard error until `close`: standard output is
+    reserved for the command's answer, which is written to the file descriptor. It stays redirected while an abandoned
+    extension thread is running.
     """
     points, warnings = find_entry_points()
     if not (points or files or functions):

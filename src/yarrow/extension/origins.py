@@ -1,4 +1,4 @@
-"""Files that loaded extensions came from, which the next start executes again."""
+"""Source files of the loaded extensions, which the next start executes again."""
 
 import importlib.util
 import sys
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def list_origins(files: Sequence[Path], points: "Iterable[EntryPoint]", before: frozenset[str]) -> tuple[Path, ...]:
-    """Return `files`, the packages of entry points, and the modules imported since `before`, with their bytecode.
+    """Return `files`, the entry points' packages and the modules imported since `before`, with their bytecode.
 
-    Modules of this interpreter's own directories are left out.
+    Modules in the interpreter's own directories are omitted.
     """
     found = dict.fromkeys(files)
     for point in points:
-        # Of a package that fails half-way the next start runs what there is.
+        # If a package fails partway, the next start still executes the existing part.
         with suppress(ImportError, ValueError, AttributeError):
             if (spec := importlib.util.find_spec(point.module.partition(".")[0])) is not None:
                 found |= dict.fromkeys(_list_files(spec))

@@ -1,4 +1,4 @@
-"""Makes what an extension hands over into a value of our own, checked: nothing of its classes comes along."""
+"""Copies of extension values as checked values of our own classes."""
 
 from typing import TypeVar
 
@@ -9,7 +9,7 @@ T = TypeVar("T", bound=Struct)
 
 
 def copy_plain(value: object, *kinds: type[T]) -> T:
-    """Return `value` as a new value of the one of `kinds` that it is; every field has its type. Raises TypeError."""
+    """Return `value` as a new value of its type in `kinds`; every field is type-checked. Raises TypeError."""
     kind = next((kind for kind in kinds if isinstance(value, kind)), None)
     if kind is None:
         names = ", ".join(kind.__name__ for kind in kinds)

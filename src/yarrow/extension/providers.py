@@ -1,4 +1,4 @@
-"""Makes a provider of an extension into one of ours: it runs in its own thread, and its events are checked."""
+"""Adapter for providers of extensions: they run in the extension's thread, and their events are validated."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
@@ -34,18 +34,18 @@ from yarrow.provider.stream_framing import is_json_object
 T = TypeVar("T")
 
 MAX_SETUP_SECONDS = 300.0
-"""How long an extension may take to make a provider, and again to say what it can do: a model may have to load."""
+"""Timeout in seconds for creating a provider, and for its `info`: it may have to load a model."""
 DEFAULT_IDLE_SECONDS = 600.0
-"""How long an answer may pause when `idleTimeout` is not set; a large prompt takes a local model minutes."""
+"""Default idle timeout of an answer in seconds if `idleTimeout` is not set; local models may need minutes."""
 MAX_PROVIDER_CLOSE_SECONDS = 2.0
-"""How long it may take to give back what it holds; then it is left to itself."""
+"""Timeout in seconds for releasing a provider's resources; after that it is abandoned."""
 
 ProviderFactory = Callable[[AdapterConfig], "Provider | Awaitable[Provider]"]
-"""Makes a provider that was asked nothing yet."""
+"""Creates a provider; it must not have been used yet."""
 
 
 def host_provider_factory(host: ExtensionHost, factory: ProviderFactory) -> ProviderBuilder:
-    """Return what makes the provider that `factory` makes in the extension's thread. It raises `ProviderError`."""
+    """Return a builder that runs `factory` in the extension's thread. The builder raises `ProviderError`."""
 
     async def build(plan: AdapterConfig) -> Provider:
         async def work() -> tuple[Provider, bool]:
@@ -65,7 +65,7 @@ def host_provider_factory(host: ExtensionHost, factory: ProviderFactory) -> Prov
 
 
 class HostedProvider:
-    """A provider of an extension. Whatever fails in it, or is no event, is a `ProviderError` that names it."""
+    """A provider of an extension. Its failures and invalid events become a `ProviderError` that names it."""
 
     def __init__(self, host: ExtensionHost, config: AdapterConfig, provider: Provider) -> None:
         self._host = host
@@ -73,7 +73,7 @@ class HostedProvider:
         self._provider = provider
 
     async def info(self) -> ProviderInfo:
-        """Return what it says it can do, under the id it was registered with: services keep providers by that."""
+        """Return the provider's capabilities under its registered id, by which services store providers."""
 
         async def work() -> ProviderInfo:
             return copy_plain(await self._provider.info(), ProviderInfo)
@@ -82,10 +82,10 @@ class HostedProvider:
         return replace(info, name=self._config.name, model=info.model or self._config.model)
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
-        """Stream one answer; closing this closes the extension's stream, see `Host.stream`."""
+        """Stream one answer; closing this closes the extension's stream, see `ExtensionHost.stream`."""
 
         async def checked() -> AsyncGenerator[ProviderEvent]:
-            # The schemas are shared by all requests, and a dictionary can be changed.
+            # All requests share the schemas, and the extension could modify them.
             source = self._provider.stream(replace(request, tools=deepcopy(request.tools)))
             async with aclosing(source):
                 async for item in source:
@@ -102,7 +102,7 @@ class HostedProvider:
                     yield event
 
     async def close(self) -> None:
-        """Let it give back what it holds, for `MAX_PROVIDER_CLOSE_SECONDS` at most."""
+        """Release the provider's resources, within `MAX_PROVIDER_CLOSE_SECONDS`."""
         with suppress(ProviderError, ExtensionError):
             await self._host.call(self._provider.close, MAX_PROVIDER_CLOSE_SECONDS)
 
@@ -126,10 +126,10 @@ class HostedProvider:
 
 
 class HostedModelLister(HostedProvider):
-    """One that can say which models it has."""
+    """A hosted provider that can list its models."""
 
     async def list_models(self) -> list[ModelEntry]:
-        """Return the models in its order. Raises `ProviderError`."""
+        """Return the models in the provider's order. Raises `ProviderError`."""
 
         async def work() -> list[ModelEntry]:
             listed = await cast("ListsModels", self._provider).list_models()
@@ -139,7 +139,7 @@ class HostedModelLister(HostedProvider):
 
 
 def _check_event(item: object) -> ProviderEvent | None:
-    """Return the event as it may go on, None for one that says nothing. Raises TypeError and ValueError."""
+    """Return a validated event; None if it is empty. Raises TypeError and ValueError."""
     event = copy_plain(item, TextPiece, ThinkingPiece, CallPiece, OpaquePiece, UsagePiece, StopPiece)
     if isinstance(event, CallPiece):
         return CallPiece(_check_call(event.call))
@@ -149,7 +149,7 @@ def _check_event(item: object) -> ProviderEvent | None:
 
 
 def _check_call(call: ToolCall) -> ToolCall:
-    """Return the call with an id, and with arguments that are a JSON object or are told to be none."""
+    """Return the call with an id, and with arguments that are a JSON object or marked as invalid."""
     if not call.name:
         raise ValueError("a tool call has no name")
     if not is_json_object(call.arguments):
@@ -163,7 +163,7 @@ def _check_call(call: ToolCall) -> ToolCall:
 
 @contextmanager
 def _translate_errors(name: str) -> Generator[None]:
-    """Turn what an extension raises into a `ProviderError`."""
+    """Convert errors of an extension to `ProviderError`."""
     try:
         yield
     except ExtensionError as error:

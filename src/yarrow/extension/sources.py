@@ -1,4 +1,4 @@
-"""Where an extension's function comes from: an installed package, a file, or the program that embeds Yarrow."""
+"""Sources of extensions: an installed package, a file, or the program that embeds Yarrow."""
 
 import re
 import stat
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from yarrow.extension.discovery import ExtensionFunction
 
 FUNCTION_NAME = "extend"
-"""What the function of a file is called."""
+"""Name of the extension function in a file."""
 MAX_FILE_BYTES = 1 << 20
-"""Bytes of an extension's file; a larger one is not loaded."""
+"""Maximum bytes of an extension file; a larger one is not loaded."""
 
 _numbers = count(1)
 
@@ -30,13 +30,13 @@ class ExtensionSource(Struct, frozen=True):
     """An extension that is not loaded yet."""
 
     label: str
-    """How it is told to people."""
+    """Display name."""
     load_function: Callable[[], Any]
-    """Returns its function; runs code of the extension and raises whatever that raises."""
+    """Returns the extension function; runs extension code and raises its errors."""
 
 
 def from_entry_point(point: "EntryPoint") -> ExtensionSource:
-    """Return the extension that an installed package offers."""
+    """Return the extension of an installed package."""
     return ExtensionSource(point.name, point.load)
 
 
@@ -54,17 +54,17 @@ def from_function(function: "ExtensionFunction") -> ExtensionSource:
 def _load_file(path: Path) -> Any:
     if not path.exists():
         raise ExtensionError("there is no such file; put it there, or take it out of `extensions` in your settings")
-    # What is no regular file may never end, or wait for a writer.
+    # Reading anything but a regular file may never end or may wait for a writer.
     if not stat.S_ISREG(path.stat().st_mode):
         raise ExtensionError("it is not a regular file")
     if path.stat().st_size > MAX_FILE_BYTES:
         raise ExtensionError(f"it is larger than {MAX_FILE_BYTES:,} bytes")
     code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
-    # A name of its own: two files called alike are two modules, and none hides an installed one.
+    # A unique module name: files of the same name become separate modules, and none hides an installed one.
     module = ModuleType(f"yarrow_extension_{next(_numbers)}_{re.sub(r'[^a-zA-Z0-9_]', '_', path.stem)}")
     module.__file__ = str(path)
-    sys.modules[module.__name__] = module  # annotations of its classes are looked up there
-    # To execute this file is what the user asked for when they named it as an extension.
+    sys.modules[module.__name__] = module  # its classes' annotations are resolved there
+    # The user asked to execute this file by naming it as an extension.
     exec(code, vars(module))  # noqa: S102
     if FUNCTION_NAME not in vars(module):
         raise ExtensionError(f"it has no function {FUNCTION_NAME}, which takes a Yarrow")

@@ -1,4 +1,4 @@
-"""Makes a tool of an extension into one that the registry can hold: it runs in the extension's thread."""
+"""Adapter for tools of extensions: they run in the extension's thread."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -14,37 +14,37 @@ from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 
 MAX_PREVIEW_SECONDS = 30.0
-"""How long a tool may take to say what it would do."""
+"""Timeout in seconds for a tool's preview."""
 
 
 class ExtensionTool(Protocol):
-    """A `yarrow.tool.base.Tool`, except that `preview` may be missing.
+    """A `yarrow.tool.base.Tool` whose `preview` is optional.
 
-    With `access`, a `yarrow.tool.access.Access`, it declares what it touches.
+    The optional `access`, a `yarrow.tool.access.Access`, declares what the tool accesses.
     """
 
     @property
     def name(self) -> str:
-        """The name the model calls it by: letters, digits, _ and -, at most 64, the first no digit."""
+        """Name for the model: letters, digits, _ and -, at most 64, not starting with a digit."""
         ...
 
     @property
     def read_only(self) -> bool:
-        """Whether it changes nothing, so that it runs in a dry run and beside others."""
+        """True if the tool changes nothing, so that it may run in a dry run and in parallel."""
         ...
 
     @property
     def arguments(self) -> type[Struct]:
-        """The argument model: only data, and declared with `forbid_unknown_fields=True`."""
+        """The argument model: data only, declared with `forbid_unknown_fields=True`."""
         ...
 
     def run(self, arguments: Any, context: ToolContext) -> AsyncIterator[Progress | Result]:
-        """Do it, as an async generator: any number of `Progress`, then exactly one result, last."""
+        """Run the tool as an async generator: any number of `Progress`, then exactly one result."""
         ...
 
 
 class ToolOffer(Struct, frozen=True):
-    """A tool as it was registered; what was read of it then counts, whatever its object says later."""
+    """A registered tool with the attributes read at registration; later changes of the object have no effect."""
 
     name: str
     read_only: bool
@@ -56,7 +56,7 @@ class ToolOffer(Struct, frozen=True):
 
 
 class HostedTool:
-    """A tool of an extension. What fails in it is told to the model; whatever it yields is checked."""
+    """A tool of an extension. Its failures are reported to the model, and everything it yields is validated."""
 
     def __init__(self, host: ExtensionHost, offer: ToolOffer) -> None:
         self.name = offer.name
@@ -64,15 +64,15 @@ class HostedTool:
         self.arguments = offer.arguments
         self.access = offer.access
         self.description = offer.description
-        """The prose the model sees."""
+        """The description that the model sees."""
         self._host = host
         self._offer = offer
 
     async def run(self, arguments: Any, context: ToolContext) -> AsyncGenerator[Progress | Result]:
-        """Run it in the extension's thread; closing this closes it there, see `Host.stream`."""
+        """Run the tool in the extension's thread; closing this closes it there, see `ExtensionHost.stream`."""
 
         async def checked() -> AsyncGenerator[Progress | Result]:
-            # What is registered is an async generator function, however it is annotated.
+            # A registered `run` is an async generator function, however it is annotated.
             output = cast("AsyncGenerator[object]", self._offer.tool.run(arguments, context))
             async with aclosing(output) as source:
                 async for item in source:
@@ -86,7 +86,7 @@ class HostedTool:
             yield self._make_failure(error)
 
     async def preview(self, arguments: Any, context: ToolContext) -> Result:
-        """Let the tool say what it would do; for one that cannot, say its name and the arguments."""
+        """Return the tool's preview of a call, or its name and arguments if it has none."""
         preview = self._offer.preview
         if preview is None:
             return Done(f"Would run {self.name} with {msgspec.json.encode(arguments).decode()}.")

@@ -1,1 +1,1 @@
-"""What the model is told before the conversation."""
+"""System prompt, context files, skills and prompt templates."""

@@ -1,4 +1,4 @@
-"""Prompt templates as commands: found, parsed and expanded."""
+"""Prompt templates as slash commands: listing, parsing and expansion."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -21,25 +21,25 @@ from yarrow.prompt.skills import SKILL_KIND, read_skills
 from yarrow.prompt.untrusted import wrap_untrusted
 
 MIN_SIMILARITY = 0.8
-"""How alike a word after a slash and a command must be, from 0 to 1, for the word to be taken for a slip."""
+"""Minimum similarity, from 0 to 1, at which an unknown slash command counts as a typo of a known one."""
 
 SKILL_PREFIX = "skill:"
-"""What the command of a skill begins with; where no template has the name, the name alone will do."""
+"""Prefix of skill commands; it may be omitted if no template has the name."""
 
 CommandSource = Literal["template", "skill"]
 
 
 class PromptCommand(Struct, frozen=True):
-    """A command as it is listed."""
+    """A command as shown in a list."""
 
     name: str
     description: str
-    """On one line; empty when the file says nothing."""
+    """One line; empty if the file has no description."""
     source: CommandSource
 
 
 class ExpandedCommand(Struct, frozen=True):
-    """What a command stands for."""
+    """The expansion of a command."""
 
     text: str
     name: str
@@ -47,7 +47,7 @@ class ExpandedCommand(Struct, frozen=True):
 
 
 def list_commands(directories: SessionDirectories) -> tuple[tuple[PromptCommand, ...], tuple[str, ...]]:
-    """Return the commands by name, and what was left out."""
+    """Return the commands sorted by name, and warnings about omitted ones."""
     templates = list_resources(directories, TEMPLATE_KIND)
     skills, skill_warnings = read_skills(directories)
     warnings = [*templates.warnings, *skill_warnings]
@@ -63,10 +63,10 @@ def list_commands(directories: SessionDirectories) -> tuple[tuple[PromptCommand,
 
 
 def expand_command(text: str, directories: SessionDirectories, others: Iterable[str] = ()) -> ExpandedCommand | None:
-    """Return what a text stands for that begins with a command; None when it is a plain text.
+    """Return the expansion of a text that starts with a command; None if it is plain text.
 
-    Only directories and the one file are read. Raises `InvalidArgument` when the file cannot be used, or when the
-    name is nearly that of a command, to which `others` belong; `LimitExceeded` when the result is too long.
+    Reads only directories and the command's file. Raises `InvalidArgument` if the file cannot be used, or if the name
+    resembles that of a command (`others` count as commands too); `LimitExceeded` if the result is too long.
     """
     found = re.match(rf"/({SKILL_PREFIX})?({RESOURCE_NAME})(?:\s|\Z)", text)
     if found is None:
@@ -90,7 +90,7 @@ def expand_command(text: str, directories: SessionDirectories, others: Iterable[
 
 
 def _describe_template(document: Document) -> str:
-    """Return what a template says of itself, else its first line."""
+    """Return a template's description, or else its first line."""
     first = next((line for line in document.body.splitlines() if line.strip()), "")
     description = document.values.get("description") or first
     hint = document.values.get("argument-hint")
@@ -111,7 +111,7 @@ def _format_skill(name: str, document: Document, arguments: str) -> str:
 
 
 def _refuse_typo(name: str, names: list[str]) -> None:
-    # Here, since only a word after a slash that is no command needs it.
+    # Imported here because only an unknown slash command needs it.
     from difflib import get_close_matches
 
     if near := get_close_matches(name, names, n=1, cutoff=MIN_SIMILARITY):
@@ -123,7 +123,7 @@ def _refuse_typo(name: str, names: list[str]) -> None:
 
 TEMPLATE_KIND = ResourceKind("template", (".yarrow/prompts",), ending=".md", file="", max_count=500)
 MAX_EXPANDED_CHARACTERS = 1 << 20
-"""Of an expanded text; a longer one is refused."""
+"""Maximum characters of an expanded text; a longer one is rejected."""
 
 _NUMBER = "[1-9][0-9]{0,3}"
 _SLICE = rf"\{{@:(?P<first>{_NUMBER})(?::(?P<length>0|{_NUMBER}))?\}}"
@@ -131,9 +131,9 @@ _PLACEHOLDER = rf"(?P<kept>\$)?\$(?:(?P<all>@)|(?P<one>{_NUMBER})(?![0-9])|{_SLI
 
 
 def fill_template(body: str, arguments: str) -> str:
-    """Return a template's body with the arguments in it; at its end when it names no place for them.
+    """Return a template's body with its placeholders filled in; without placeholders, the arguments are appended.
 
-    Raises `LimitExceeded` when the result is longer than `MAX_EXPANDED_CHARACTERS`.
+    Raises `LimitExceeded` if the result exceeds `MAX_EXPANDED_CHARACTERS`.
     """
     check_length(len(body) + len(arguments))
     values = split_words(arguments)
@@ -155,7 +155,7 @@ def fill_template(body: str, arguments: str) -> str:
 
 
 def check_length(length: int) -> None:
-    """Raise `LimitExceeded` when a command becomes longer than `MAX_EXPANDED_CHARACTERS`."""
+    """Raise `LimitExceeded` if an expanded command is longer than `MAX_EXPANDED_CHARACTERS`."""
     if length > MAX_EXPANDED_CHARACTERS:
         raise LimitExceeded(
             f"the command becomes longer than {MAX_EXPANDED_CHARACTERS} characters with these arguments; shorten them",
@@ -186,7 +186,7 @@ _PART = r"""(?xs)
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words: white space parts them, closed quotes hold them together, and any text has some."""
+    """Return the words of a text, separated by white space; quotes group words, and every text is accepted."""
     found: list[str] = []
     word: list[str] | None = None
     for part in re.finditer(_PART, text):

@@ -1,4 +1,4 @@
-"""Finds and reads the files in which people tell agents about a directory, such as `AGENTS.md`."""
+"""Context files that describe a directory to agents, such as `AGENTS.md`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,46 +10,47 @@ from yarrow.prompt.session_directories import SessionDirectories, list_directori
 from yarrow.prompt.untrusted import neutralize_tag
 
 FILE_NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
-"""Of each directory the first that says something is read."""
+"""File names in order of preference; the first non-empty file of each directory is read."""
 MAX_CONTEXT_FILE_BYTES = 64 << 10
-"""Of one file; what is over is cut, and said so in the text."""
+"""Maximum bytes of one file; a longer one is truncated with a note."""
 MAX_CONTEXT_BYTES = 256 << 10
-"""Of all files, in the order they are shown in; what is over is cut or not shown at all."""
+"""Maximum bytes of all files, in display order; the rest is truncated or omitted."""
 
 TAG = "context_file"
 _TAG_NAME = "contextfile"
 
 
 class ContextFile(Struct, frozen=True):
-    """What one file says."""
+    """Contents of one context file."""
 
     path: str
-    """As people read it, with `~/` for home."""
+    """Path for display, with `~/` for the home directory."""
     text: str
-    """With a note at the end when the file is longer."""
+    """Text of the file, with a note at the end if it is truncated."""
 
     def render(self) -> str:
         """Return the text between tags that name the path.
 
-        Whatever a reader could take for such a tag within them has a `(` for its `<`, so that no file ends its own.
+        Anything in the text that could pass for such a tag has its `<` replaced by `(`, so that no file can close its
+        own tag.
         """
-        # The quotes and brackets of the label are ours; a directory can have any name.
+        # A directory may have any name, so replace quotes and angle brackets in the label.
         path = self.path.translate(str.maketrans({'"': "'", "<": "(", ">": ")"}))
         return f'<{TAG} path="{neutralize_tag(path, _TAG_NAME)}">\n{self._neutralize()}\n</{TAG}>'
 
     def _neutralize(self) -> str:
-        # Nor may a file open or close the tags that mark untrusted text: what follows it would read as that.
+        # The file must not open or close the tags of untrusted text either: it could change how later text is read.
         return neutralize_tag(neutralize_tag(self.text, _TAG_NAME), "untrusted")
 
 
 def read_context_files(directories: SessionDirectories) -> tuple[tuple[ContextFile, ...], tuple[str, ...]]:
-    """Return the files from the user's directory and home down to the working directory, and what was left out."""
+    """Return the files from the user's directory and home down to the working directory, and warnings."""
     reader = _ContextFileReader(directories)
     return reader.read_all(), tuple(reader.warnings)
 
 
 class _ContextFileReader:
-    """Reads one directory after the other and keeps count."""
+    """Reads directories one by one and tracks the size limit."""
 
     def __init__(self, places: SessionDirectories) -> None:
         self.warnings: list[str] = []
@@ -94,10 +95,10 @@ class _ContextFileReader:
 
 
 def _list_context_directories(places: SessionDirectories) -> Iterator[tuple[Path, Path | None]]:
-    """Yield each directory once, with the directory that a link in it must not leave; None is anywhere.
+    """Yield each directory once, with the directory that its symlinks must stay in; None for no restriction.
 
-    The user's own may link to anything, a project within itself, and what lies between the two only within its
-    directory: it may be an archive from anywhere.
+    The user's own directory may link anywhere, a project within itself, and a directory between the two only within
+    itself: it may be an archive from an untrusted source.
     """
     yield places.user_directory, None
     top = places.home if places.cwd.is_relative_to(places.home) else places.root

@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from yaml.events import Event
 
 MAX_DOCUMENT_BYTES = 64 << 10
-"""Of a template or a skill that is used; a larger one is refused, since half of it says something else."""
+"""Maximum bytes of a template or skill; a larger one is rejected, since truncation could change its meaning."""
 
 
 class Document(Struct, frozen=True):
-    """A file that could be read."""
+    """A readable document."""
 
     values: Mapping[str, str]
-    """The texts of its front matter."""
+    """The string values of its front matter."""
     body: str
-    """What follows; when only the beginning was read, the beginning of it."""
+    """The body, or its start if only the start of the file was read."""
     real: Path
 
 
 class UnusableDocument(Struct, frozen=True):
-    """Why an offer cannot be used; ends a sentence that begins with its path."""
+    """Reason why a document cannot be used; continues a sentence that starts with its path."""
 
     why: str
 
@@ -35,7 +35,7 @@ class UnusableDocument(Struct, frozen=True):
 def read_document(
     resource: Resource, *, most: int, largest: int | None = MAX_DOCUMENT_BYTES
 ) -> Document | UnusableDocument:
-    """Read the first `most` bytes, which must hold the whole front matter, of a file of at most `largest` bytes."""
+    """Read the first `most` bytes, including the complete front matter, of a file of at most `largest` bytes."""
     file = read_text_file(resource.path, most=most, inside=resource.inside, directories=resource.directories)
     if file is None:
         return UnusableDocument("is gone")
@@ -50,34 +50,34 @@ def read_document(
 
 
 MAX_FRONT_MATTER_BYTES = 8 << 10
-"""In which front matter must end; no more is read for it."""
+"""Maximum bytes from the start within which front matter must end."""
 MAX_NESTING = 8
-"""Mappings and lists in one another; only what we do not use may nest at all."""
+"""Maximum nesting depth of mappings and lists; only ignored values may be nested at all."""
 MAX_LINE_CHARACTERS = 300
-"""Of a text that is shown on one line; what is over is cut."""
+"""Maximum characters of a text shown on one line; the rest is truncated."""
 
 _FENCE = "---\n"
 
 
 class SplitDocument(Struct, frozen=True):
-    """A markdown file in two parts."""
+    """Front matter and body of a Markdown file."""
 
     values: Mapping[str, str]
-    """The texts of the front matter by name; numbers and such are the texts they are written as."""
+    """The values of the front matter by name; numbers and other scalars are kept as written."""
     body: str
 
 
 class MalformedFrontMatter(Struct, frozen=True):
-    """Why front matter cannot be read; ends a sentence that begins with the file's path."""
+    """Reason why front matter cannot be parsed; continues a sentence that starts with the file's path."""
 
     why: str
 
 
 def parse_front_matter(text: str) -> SplitDocument | MalformedFrontMatter:
-    """Split a file, of which `text` may be the beginning. Without front matter there are no values.
+    """Split a file into front matter and body; `text` may be only its start. Without front matter, there are no values.
 
-    Entries that are lists or mappings are passed over. Anchors, aliases and tags are refused: they make small
-    texts large, and nobody writes them here.
+    Lists and mappings are ignored. Anchors, aliases and tags are rejected: they allow exponential expansion and have no
+    use here.
     """
     if not text.startswith(_FENCE):
         return SplitDocument({}, text)
@@ -93,13 +93,13 @@ def parse_front_matter(text: str) -> SplitDocument | MalformedFrontMatter:
 
 
 def to_one_line(text: str) -> str:
-    """Return a text on one line, cut to `MAX_LINE_CHARACTERS`, without characters that cannot be printed."""
+    """Return a text on one line, truncated to `MAX_LINE_CHARACTERS`, without unprintable characters."""
     line = "".join(character for character in " ".join(text.split()) if character.isprintable())
     return line if len(line) <= MAX_LINE_CHARACTERS else line[: MAX_LINE_CHARACTERS - 3] + "..."
 
 
 def _parse_texts(front: str) -> dict[str, str] | MalformedFrontMatter:
-    # Here, since most sessions have no front matter to read.
+    # Imported here because most sessions have no front matter to read.
     import yaml
 
     try:
@@ -112,7 +112,7 @@ def _parse_texts(front: str) -> dict[str, str] | MalformedFrontMatter:
 
 
 def _parse_mapping(events: "Iterator[Event]") -> dict[str, str] | MalformedFrontMatter:
-    """Read a mapping from events, before anything is built from them."""
+    """Parse a mapping from events, before any object is constructed from them."""
     from yaml import events as kinds
 
     values: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Lists by name what users and projects offer: templates and skills, of which each name is taken once."""
+"""Named resources of users and projects: templates and skills; each name is used once."""
 
 import os
 import re
@@ -12,45 +12,48 @@ from yarrow.prompt.session_directories import SessionDirectories, format_path
 
 RESOURCE_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 MAX_ENTRIES = 2_000
-"""Of one directory that are looked at; others are left out, and said so."""
+"""Maximum directory entries read; the rest are omitted with a warning."""
 MAX_WARNINGS = 20
-"""Of one listing or session that are told; of others only their number."""
+"""Maximum warnings shown per listing or session; the rest are counted."""
 
 
 class Resource(Struct, frozen=True):
-    """A file by its name as a command."""
+    """A file with its name as a command."""
 
     path: Path
     inside: Path | None
-    """The directory that a link must not leave; None for what is the user's."""
+    """The directory that symlinks must stay in; None for the user's own files."""
     directories: SessionDirectories
     """Where it was found."""
 
 
 class ResourceKind(Struct, frozen=True):
-    """What is looked for."""
+    """Kind of resource to list."""
 
     noun: str
     directories: tuple[str, ...]
-    """Below each directory of the project; the last part of the first is also below the user's directory."""
+    """Directories to search in each project directory; the last part of the first also in the user's directory."""
     ending: str
-    """Of the entries' names, which are the commands' names with it."""
+    """Suffix of the entry names, removed to get the command names."""
     file: str
-    """The file in each entry; empty when the entry is the file."""
+    """The file in each entry; empty if the entry itself is the file."""
     max_count: int
-    """How many there can be; others are left out, and said so."""
+    """Maximum number of resources; the rest are omitted with a warning."""
 
 
 class ResourceList(Struct, frozen=True):
-    """What there is, read from directories alone."""
+    """Available resources, found by reading directories only."""
 
     resources: Mapping[str, Resource]
-    """In the order they were found in."""
+    """In the order of discovery."""
     warnings: tuple[str, ...]
 
 
 def list_resources(directories: SessionDirectories, kind: ResourceKind) -> ResourceList:
-    """List one kind: the user's first, then the project's from its root down; of two with a name the first counts."""
+    """List one kind: the user's first, then the project's from its root down.
+
+    The first resource of each name is used.
+    """
     offers: dict[str, Resource] = {}
     warnings: list[str] = []
     for name, offer in _find_resources(directories, kind, warnings=warnings):
@@ -70,7 +73,7 @@ def list_resources(directories: SessionDirectories, kind: ResourceKind) -> Resou
 
 
 def limit_warnings(warnings: Sequence[str]) -> tuple[str, ...]:
-    """Return as many warnings as a person reads, and how many there are besides."""
+    """Return the first warnings, followed by the number of the others."""
     more = len(warnings) - MAX_WARNINGS
     return (*warnings[:MAX_WARNINGS], f"and {more} more warnings") if more > 0 else tuple(warnings)
 

@@ -1,4 +1,4 @@
-"""Reads the beginning of a text file that somebody else may have made: never waits, never leaves where it belongs."""
+"""Reader for untrusted text files: never blocks, and never leaves the allowed directory."""
 
 import codecs
 import os
@@ -14,25 +14,25 @@ from yarrow.prompt.session_directories import SessionDirectories
 
 
 class TextFile(Struct, frozen=True):
-    """The beginning of a file as text; line ends are `\\n`, what is not UTF-8 and a NUL are replaced."""
+    """The start of a file as text; line endings become `\\n`, and invalid UTF-8 and NUL are replaced."""
 
     text: str
     size: int
-    """Bytes of the whole file."""
+    """Size of the file in bytes."""
     read: int
-    """Bytes of it that were read."""
+    """Number of bytes read."""
     identity: tuple[int, int]
-    """Device and inode: the same for every path that leads to this file."""
+    """Device and inode: identical for every path to this file."""
     real: Path
 
     @property
     def is_cut(self) -> bool:
-        """Whether the file has more than was read."""
+        """True if only part of the file was read."""
         return self.size > self.read
 
 
 class SkippedFile(Struct, frozen=True):
-    """Why a file that exists is not read; ends a sentence that begins with its path."""
+    """Reason why an existing file is not read; continues a sentence that starts with its path."""
 
     why: str
 
@@ -40,9 +40,9 @@ class SkippedFile(Struct, frozen=True):
 def read_text_file(
     path: Path, *, most: int, inside: Path | None, directories: SessionDirectories
 ) -> TextFile | SkippedFile | None:
-    """Read at most `most` bytes of a file; None when there is none.
+    """Read at most `most` bytes of a file; return None if it does not exist.
 
-    Links are followed as long as they end inside a directory, anywhere if it is None.
+    Symlinks are followed if they end in the directory `inside`, or anywhere if it is None.
     """
     real = Path(os.path.realpath(path))
     if inside is not None and not real.is_relative_to(inside):
@@ -50,13 +50,13 @@ def read_text_file(
     if directories.is_secret(path, real):
         return SkippedFile("is not read: files such as .env hold secrets")
     try:
-        # Opening a pipe would wait for a writer; a link that came since the path was resolved is not followed.
+        # Opening a pipe would wait for a writer; a symlink created after the path was resolved is not followed.
         if inside is None:
             handle = os.open(real, READ_FLAGS | system.BASE_FLAGS | system.NOFOLLOW)
         else:
             handle = open_beneath(inside, real, READ_FLAGS)
     except OSError as error:
-        # What lies where nobody may look is as good as absent.
+        # An inaccessible file counts as missing.
         return SkippedFile(f"cannot be read: {error.strerror}") if os.path.lexists(path) else None
     try:
         return _read_handle(handle, real, most)
@@ -75,6 +75,6 @@ def _read_handle(handle: int, real: Path, most: int) -> TextFile | SkippedFile:
         data += part
     size = max(status.st_size, len(data))
     decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
-    # A character that is cut in two at the end is left out.
+    # An incomplete character at the end is omitted.
     text = decoder.decode(data, final=len(data) == size).replace("\r\n", "\n").replace("\0", "\ufffd")
     return TextFile(text=text, size=size, read=len(data), identity=(status.st_dev, status.st_ino), real=real)

@@ -1,4 +1,4 @@
-"""Where a session's files are looked for: home, the user's directory, the project's root and what lies below it."""
+"""Directories of a session's files: home, the user's directory, the project's root and its subdirectories."""
 
 import os
 import stat
@@ -18,7 +18,7 @@ class SessionDirectories(Struct, frozen=True):
 
     home: Path
     user_directory: Path
-    """The directory of the user's own things, such as `~/.yarrow`."""
+    """Directory of the user's own files, such as `~/.yarrow`."""
     cwd: Path
     root: Path
     """The project's root, at or above `cwd`."""
@@ -29,7 +29,7 @@ class SessionDirectories(Struct, frozen=True):
     def make(
         cls, *, home: Path, user_directory: Path, cwd: Path, secrets: SecretFiles = ENV_FILES
     ) -> "SessionDirectories":
-        """Follow links and find the root; nothing is run, and what does not exist stays as it is named."""
+        """Resolve symlinks and find the project root; runs no program, and paths that do not exist are kept."""
         home, user_directory, cwd = (Path(os.path.realpath(path)) for path in (home, user_directory, cwd))
         return cls(
             home=home, user_directory=user_directory, cwd=cwd, root=_find_project_root(cwd, home), secrets=secrets
@@ -40,7 +40,7 @@ class SessionDirectories(Struct, frozen=True):
         return list_directories_down(self.root, self.cwd)
 
     def is_secret(self, path: Path, real: Path) -> bool:
-        """Whether a file holds secrets by its name, or by that of a link that leads to it, as for file tools."""
+        """Return True if a file holds secrets by its name or that of a symlink to it, as for file tools."""
         if any(self.secrets.has(one.name) for one in (real, *follow_links(path))):
             return True
         return SecretSymlinks(
@@ -48,18 +48,18 @@ class SessionDirectories(Struct, frozen=True):
         ).has(str(real))
 
     def format_path(self, path: Path) -> str:
-        """Return a path as people read it, `~/` for home, in characters that can be printed on one line."""
+        """Return a path for display, with `~/` for home, using only printable characters."""
         return format_path(f"~/{path.relative_to(self.home)}" if path.is_relative_to(self.home) else path)
 
 
 def list_directories_down(top: Path, bottom: Path) -> tuple[Path, ...]:
-    """Return the directories from `top` down to `bottom`, which lies at or below it."""
+    """Return the directories from `top` down to `bottom`, which must be at or below it."""
     between = [bottom, *bottom.parents]
     return tuple(reversed(between[: between.index(top) + 1]))
 
 
 def format_path(path: Path | str) -> str:
-    """Return a path with a replacement for every character that could not be printed, encoded or kept on one line."""
+    """Return a path with a placeholder for every character that is unprintable, not encodable or a line break."""
     text = os.fsencode(path).decode("utf-8", "replace")
     return "".join(character if character.isprintable() else REPLACEMENT_CHARACTER for character in text)
 
@@ -67,7 +67,7 @@ def format_path(path: Path | str) -> str:
 def _find_project_root(cwd: Path, home: Path) -> Path:
     """Return the nearest directory from `cwd` upward, below home, that is a repository of the owner of `cwd`.
 
-    A repository of somebody else, such as one planted in `/tmp`, is passed over. Without one it is `cwd`.
+    A repository of another user, such as one planted in `/tmp`, is skipped. Returns `cwd` if there is none.
     """
     try:
         owner = cwd.stat().st_uid

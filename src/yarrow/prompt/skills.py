@@ -1,4 +1,4 @@
-"""Finds skills: folders whose `SKILL.md` tells how to do something, and which the model opens when a task fits."""
+"""Skills: directories with a `SKILL.md` of instructions, which the model opens for a matching task."""
 
 from pathlib import Path
 
@@ -10,27 +10,27 @@ from yarrow.prompt.session_directories import SessionDirectories, format_path
 
 SKILL_KIND = ResourceKind("skill", (".yarrow/skills", ".agents/skills"), ending="", file="SKILL.md", max_count=100)
 MAX_LIST_BYTES = 64 << 10
-"""Of all skills in the system prompt; those that no longer fit are left out, and said so."""
+"""Maximum bytes of the skill list in the system prompt; skills that do not fit are omitted with a warning."""
 
 _INTRODUCTION = "Skills tell how to do something. When a task fits one of them, read its file first and follow it:"
 
 
 class Skill(Struct, frozen=True):
-    """A skill as the model is told of it."""
+    """A skill as listed for the model."""
 
     name: str
     description: str
-    """On one line."""
+    """One line."""
     path: Path
-    """The real path of its `SKILL.md`."""
+    """Real path of its `SKILL.md`."""
 
     def format_line(self) -> str:
-        """Return the line of the system prompt."""
+        """Return the line for the system prompt."""
         return f"- {self.name}: {self.description} ({format_path(self.path)})"
 
 
 def read_skills(directories: SessionDirectories) -> tuple[tuple[Skill, ...], tuple[str, ...]]:
-    """Return the skills of the user and the project by name, and what was left out. Only front matter is read."""
+    """Return the skills of the user and the project by name, and warnings. Reads only front matter."""
     found = list_resources(directories, SKILL_KIND)
     warnings = list(found.warnings)
     skills: list[Skill] = []
@@ -49,22 +49,22 @@ def read_skills(directories: SessionDirectories) -> tuple[tuple[Skill, ...], tup
 
 
 def format_skills(skills: tuple[Skill, ...]) -> str:
-    """Return what the system prompt says of skills; nothing when there are none."""
+    """Return the skills section of the system prompt; empty if there are no skills."""
     return "\n".join((_INTRODUCTION, *(skill.format_line() for skill in skills))) if skills else ""
 
 
 def find_skill_directories(places: SessionDirectories) -> tuple[Path, ...]:
-    """Return the folders of skills that lie outside the working directory: the model may read what is in them."""
+    """Return the skill directories outside the working directory, which the model may read."""
     return select_outside(read_skills(places)[0], places)
 
 
 def select_outside(skills: tuple[Skill, ...], places: SessionDirectories) -> tuple[Path, ...]:
-    """Return the folders of these skills that lie outside the working directory."""
+    """Return the directories of these skills that are outside the working directory."""
     return tuple(skill.path.parent for skill in skills if not skill.path.is_relative_to(places.cwd))
 
 
 def _read_skill(name: str, offer: Resource, *, places: SessionDirectories, warnings: list[str]) -> Skill | None:
-    """Return the skill in one folder; what is wrong with it is a warning."""
+    """Return the skill in one directory; problems become warnings."""
     path = places.format_path(offer.path)
     file = read_document(offer, most=MAX_FRONT_MATTER_BYTES, largest=None)
     if isinstance(file, UnusableDocument):

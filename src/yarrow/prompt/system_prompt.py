@@ -1,4 +1,4 @@
-"""System prompt, and the sources it is made from."""
+"""System prompt and the sources it is built from."""
 
 from datetime import date
 from pathlib import Path
@@ -12,19 +12,19 @@ from yarrow.prompt.skills import Skill, format_skills, read_skills, select_outsi
 
 
 class PromptSources(Struct, frozen=True):
-    """What was found."""
+    """Sources of the system prompt."""
 
     context: tuple[ContextFile, ...] = ()
-    """From the most general to the nearest."""
+    """From the most general to the most specific."""
     skills: tuple[Skill, ...] = ()
     readable: tuple[Path, ...] = ()
-    """Directories outside the working directory that skills lie in, to be read besides the workspace."""
+    """Skill directories outside the working directory, which the model may also read."""
     warnings: tuple[str, ...] = ()
-    """What was left out or cut, each in one sentence that names the path."""
+    """Omissions and truncations, each in one sentence that names the path."""
 
 
 def read_prompt_sources(places: SessionDirectories) -> PromptSources:
-    """Read context files and the front matter of skills; whatever is wrong with a file is a warning."""
+    """Read context files and the front matter of skills; problems with a file become warnings."""
     context, of_context = read_context_files(places)
     skills, of_skills = read_skills(places)
     return PromptSources(context, skills, select_outside(skills, places), limit_warnings(of_context + of_skills))
@@ -46,15 +46,15 @@ _CONTEXT = (
 
 
 DIRECTORY_LINE, DATE_LINE, TOOLS_LINE = "Working directory: ", "Date: ", "Tools: "
-"""Beginnings of the lines that state facts."""
+"""Prefixes of the lines that state facts."""
 
 
 class SessionFacts(Struct, frozen=True):
-    """What is true of a session when it begins."""
+    """Facts about a session at its start."""
 
     cwd: Path
     today: date
-    """Without a time, so that a backend's prefix cache holds all day."""
+    """Without a time, so that a backend's prefix cache stays valid all day."""
     tools: tuple[str, ...] = ()
 
 
@@ -65,10 +65,10 @@ def build_system_prompt(
     replacement: str | None = None,
     addition: str = "",
 ) -> str:
-    """Return the prompt: our text, facts, context files, skills, addition.
+    """Return the prompt: base text, facts, context files, skills and addition.
 
-    `facts` may be such lines themselves. `replacement` takes the place of our own text, also when it is empty;
-    `addition` is put at the end.
+    `facts` may also be given as text. `replacement` replaces the base text, even if it is empty; `addition` is
+    appended.
     """
     sources = sources or PromptSources()
     own = _BASE if replacement is None else replacement

@@ -1,13 +1,13 @@
-"""Fences around untrusted text, and tags in it that are neutralized."""
+"""Fences around untrusted text, and neutralization of tags in it."""
 
 import re
 import unicodedata
 from functools import cache, lru_cache
 
 LONG_VIEW_CHARACTERS = 512
-"""Of those of a written form that many encodings made long."""
+"""Characters inspected of an encoded form that is long because of repeated encoding."""
 VIEW_CHARACTERS = 64
-"""Characters from an opener on that are looked at; what is not clear within them counts as a tag."""
+"""Characters inspected from an opener on; anything still ambiguous within them counts as a tag."""
 
 _FORMS = "\u226e\ufe64\uff1c"
 _LOOK_ALIKES = "\u2039\u00ab\u3008\u2329\u27e8\u276e\u1438\u02c2\u227a\u300a\u2770\u27ea\u29fc\u226a"
@@ -16,9 +16,9 @@ _RARE_LOOK_ALIKES = (
 )
 _CODES = "&\ufe60\uff06%\ufe6a\uff05\\\\\ufe68\uff3c"
 OPENER = f"[<{_FORMS}{_LOOK_ALIKES}{_RARE_LOOK_ALIKES}{_CODES}]"
-"""The pattern of a character that is an opener, or with which a written form of one begins: `&lt;`, `%3c`, `\\x3c`."""
+"""Pattern of a character that is an opener, or that starts an encoded one: `&lt;`, `%3c`, `\\x3c`."""
 LOOK_ALIKES = frozenset(_LOOK_ALIKES + _RARE_LOOK_ALIKES)
-"""Openers to an eye, and to no program."""
+"""Characters that look like an opener to humans but not to programs."""
 
 _TO_OPENER = str.maketrans(dict.fromkeys(LOOK_ALIKES, "<"))
 _UNSEEN_LETTERS = "\u115f\u1160\u3164\u17b4\u17b5\u2800"
@@ -32,11 +32,10 @@ _ENTITY = r"&#?\w{1,40};"
 
 
 def deobfuscate(text: str, at: int, sight: int = VIEW_CHARACTERS) -> str:
-    """Return what a lenient reader sees from `at` on, in at most `sight` characters of the text.
+    """Return what a lenient reader sees in `sight` characters of the text from `at` on.
 
-    Look-alikes of `<` are it, entities and escapes are what they stand for, however often they were applied;
-    compatibility forms and capitals are plain small letters, marks without width are gone. A character that is
-    none of this and not ASCII stays.
+    Look-alikes of `<` become `<`; entities and escapes are decoded, even if nested; compatibility forms and capitals
+    become plain lower-case letters, and zero-width marks are removed. Other non-ASCII characters are kept.
     """
     window = text[at : at + sight]
     while (clearer := _simplify(window)) != window:
@@ -45,9 +44,9 @@ def deobfuscate(text: str, at: int, sight: int = VIEW_CHARACTERS) -> str:
 
 
 def _simplify(text: str) -> str:
-    """Return the text after the first reading that changes it; forms that end in `;` are read before those that do not.
+    """Return the text after the first decoding step that changes it; entities ending in `;` are decoded first.
 
-    Each reading shortens the text or makes it plainer, so reading again and again comes to an end.
+    Each step shortens or simplifies the text, so repetition terminates.
     """
     if not text.isascii() and (plain := _normalize(text)) != text:
         return plain
@@ -88,7 +87,7 @@ def _decode_character(found: re.Match[str]) -> str:
 
 
 def _decode_entities(text: str) -> str:
-    # Here, since its table of names is large and few texts hold an `&`.
+    # Imported here because its table of names is large and few texts contain an `&`.
     from html import unescape
 
     ended = re.sub(_ENTITY, lambda found: unescape(found.group()), text)
@@ -98,40 +97,40 @@ def _decode_entities(text: str) -> str:
 OPENING_TAG = "<untrusted_input>"
 CLOSING_TAG = "</untrusted_input>"
 NEUTRAL_OPENER = "("
-"""What an opener becomes: a text still reads as it did, and no tag begins with it."""
+"""Replacement for an opener: the text stays readable, and no tag starts with it."""
 MAX_TAG_CHARACTERS = 1_000
-"""Of a tag of a value, up to its `>`; a longer one is taken for one that is not closed."""
+"""Maximum characters of a tag in a value up to its `>`; a longer one counts as unclosed."""
 
 _GAP = r"(?:[\s/\\_|-]|\\[abfnrtv0])*"
-"""What a lenient reader passes over within a name: also escapes, as `\\n` is a line end to some."""
+"""Characters that a lenient reader skips within a name; includes escapes, since some read `\\n` as a line break."""
 _CUT_CODE = r"[&%\\][#a-z0-9{]*\Z"
-"""A written form whose end is not seen."""
+"""Encoded form that is cut off."""
 _NAMESPACE = r"(?:[a-z][a-z0-9]{0,15}:)?"
-"""What may stand before a name, as in `<x:name>`."""
+"""Optional prefix of a name, as in `<x:name>`."""
 _CLEAR_CHARACTERS = VIEW_CHARACTERS * 3 // 4
-"""Characters that are seen of a text in which little is a written form of something else."""
+"""Minimum decoded characters of a text that contains few encoded forms."""
 _FEW_CHARACTERS = 4
-"""Characters that much was read to; percent signs of another script make at least five of `VIEW_CHARACTERS`."""
+"""Maximum decoded characters of a mostly encoded text; percent-encoded text of other scripts has five or more."""
 _KANA = "\u3041-\u3096\u30a1-\u30bc\u30be-\u30cd\u30cf-\u30fa"
 _HAN_AND_HANGUL = "\u4e00-\u4e35\u4e37-\u4e3e\u4e40-\u51f4\u51f6-\u9fff\u1100-\u11ff"
-"""Letters that are no look-alikes of ASCII; the few that look like a slash, a backslash or a U are left out."""
+"""Letters that do not resemble ASCII; excludes the few that look like a slash, a backslash or a U."""
 _RAW_TEXT = r"<(?:script|style|textarea|title|xmp|iframe|noembed|noframes|noscript|plaintext)(?![a-z0-9:-])"
-"""After these tags an HTML reader looks for no other tag, ours included."""
+"""Tags after which an HTML parser recognizes no other tag, including ours."""
 _QUOTE = r"[\"'\uff02\uff07\\]|&(?:#|quot|apos|amp)|%2"
-"""A quote or the beginning of a written form of one."""
+"""A quote, or the start of an encoded one."""
 _SPACE = r"[ \t\n\r\f]"
-"""What HTML takes for white space; of other spaces two readers can think differently."""
+"""White space in HTML; readers may disagree on other spaces."""
 _VALUE = r"\"[^\"<>&%\\]*+\"|'[^'<>&%\\]*+'|[^\s\"'=<>`&%\\]++"
 _WELL_FORMED = rf"</?[a-z][a-z0-9:.-]*+(?:{_SPACE}++[a-z@:_][a-z0-9:.@_-]*+(?:=(?:{_VALUE}))?)*+{_SPACE}*+/?>"
-"""A tag whose quotes every reader takes for the same pairs."""
+"""Tag whose quotes every reader pairs in the same way."""
 
 
 @cache
 def _compile_tag(name: str) -> re.Pattern[str]:
-    """Return the pattern of what a lenient reader may take for the begin of a tag whose name starts with `name`.
+    """Return the pattern of what a lenient reader may take for the start of a tag whose name starts with `name`.
 
-    It matches what `deobfuscate` returns: the whole name, or so much of it that the rest might follow elsewhere; and
-    what is no plain tag: a declaration, or a letter that is not ASCII.
+    Matches output of `deobfuscate`: the complete name, or a prefix of it whose rest may follow elsewhere; also anything
+    that is not a plain tag, such as a declaration or a non-ASCII letter.
     """
     rest = ""
     for letter in reversed(name[1:]):
@@ -142,17 +141,17 @@ def _compile_tag(name: str) -> re.Pattern[str]:
 
 
 def wrap_untrusted(value: str) -> str:
-    """Return the value between one opening and one closing tag; the result can always be encoded as UTF-8."""
+    """Return the value between exactly one opening and one closing tag; the result is always encodable as UTF-8."""
     text = neutralize(value)
-    # A backslash before our closing tag would make plain text of it to some readers.
+    # A backslash before our closing tag would make some readers treat it as plain text.
     apart = " " if text.endswith("\\") else ""
     return f"{OPENING_TAG}{text}{apart}{CLOSING_TAG}"
 
 
 def neutralize(value: str) -> str:
-    """Return the value with `NEUTRAL_OPENER` for each opener that could begin our tag, or hide ours behind it.
+    """Return the value with `NEUTRAL_OPENER` for each opener that could start our tag or hide our closing tag.
 
-    The result is as long as the value. A NUL and half of a surrogate pair become the replacement character.
+    The result is as long as the value. NUL and unpaired surrogates become the replacement character.
     """
     text = re.sub("[\x00\ud800-\udfff]", "\ufffd", value)
     return re.sub(
@@ -163,9 +162,9 @@ def neutralize(value: str) -> str:
 
 
 def neutralize_tag(text: str, name: str) -> str:
-    """Return a text with `NEUTRAL_OPENER` for each opener that could begin a tag of this name; all else stays.
+    """Return a text with `NEUTRAL_OPENER` for each opener that could start a tag of this name; the rest is unchanged.
 
-    The name is given in small letters alone: dashes and underscores in it are passed over.
+    The name must contain only lower-case letters; dashes and underscores in the text are ignored.
     """
     return re.sub(
         OPENER, lambda lead: NEUTRAL_OPENER if _is_threat(text, lead.start(), name, hides=False) else lead[0], text
@@ -177,7 +176,8 @@ def _is_threat(text: str, at: int, name: str, *, hides: bool) -> bool:
     if view[:1] in ("&", "%", "\\") and len(view) < _CLEAR_CHARACTERS < len(text) - at:
         view = deobfuscate(text, at, LONG_VIEW_CHARACTERS)
     if not view.startswith("<"):
-        # A written form may be longer than we look: `&amp;amp;amp;...lt;`, `&#0000...60;`. Then little is seen of it.
+        # An encoded form may be longer than the inspected part, such as `&amp;amp;amp;...lt;` or `&#0000...60;`; few
+        # characters are decoded then.
         if len(text) <= at + VIEW_CHARACTERS:
             return False
         unclear = view[:1] in ("&", "%", "\\") and len(view) < _CLEAR_CHARACTERS
@@ -186,7 +186,7 @@ def _is_threat(text: str, at: int, name: str, *, hides: bool) -> bool:
 
 
 def _hides(view: str, text: str, *, at: int) -> bool:
-    """Whether an HTML reader that begins a tag here could pass over our closing tag."""
+    """Return True if an HTML parser that starts a tag here could skip our closing tag."""
     if text[at] in LOOK_ALIKES or not re.match(r"<[a-z/]", view):
         return False
     if re.match(_RAW_TEXT, view):
@@ -194,5 +194,5 @@ def _hides(view: str, text: str, *, at: int) -> bool:
     if re.match(_WELL_FORMED, text[at : at + MAX_TAG_CHARACTERS], re.IGNORECASE):
         return False
     end = text.find(">", at, at + MAX_TAG_CHARACTERS)
-    # Without quotes every reader ends the tag at its first `>`.
+    # Without quotes, every reader ends the tag at its first `>`.
     return end < 0 or bool(re.search(_QUOTE, text[at + 1 : end], re.IGNORECASE))

@@ -158,7 +158,7 @@ def ensure_sealed(raw: bytes) -> bytes:
 def read_lines(stream: BinaryIO) -> Iterator[SessionLine]:
     r"""Yield the lines of a session from the stream's current position, which counts as offset 0.
 
-    Only ` ` ends a line; a preceding `\r` and blank lines are ignored. Holds one line in memory.
+    Only `\n` ends a line; a preceding `\r` and blank lines are ignored. Holds one line in memory.
     """
     number = offset = 0
     while block := stream.readline(MAX_LINE_BYTES + 1):

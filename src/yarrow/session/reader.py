@@ -144,7 +144,10 @@ def _empty_error(path: Path, skipped: list[SkippedLine]) -> StorageError:
 
 
 def make_default_header(session_id: str, created: float, first: Record | UnknownRecord | None = None) -> Header:
-    """Return a header for a session without one; it was made when its first record was, else at `created` seconds."""
+    """Return a header for a session without one.
+
+    Its creation time is the first record's, or else `created` in seconds.
+    """
     created_at = format_timestamp(created)
     if first is not None and not isinstance(first, UnknownRecord | Header):
         created_at = first.timestamp

@@ -1,1 +1,1 @@
-"""Tells OpenTelemetry what runs, turns, model calls and tools take, and nothing of what is said in them."""
+"""OpenTelemetry traces and metrics of runs, turns, model calls and tools."""

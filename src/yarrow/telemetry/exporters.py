@@ -1,4 +1,4 @@
-"""Makes OpenTelemetry's providers, which send from threads of their own and lose rather than wait."""
+"""OpenTelemetry providers that export from their own threads and drop data rather than wait."""
 
 import logging
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ from yarrow.telemetry.reporter import ExportFailureHandler
 def make_providers(
     environment: Mapping[str, str], failures: ExportFailureHandler, *, traces: bool, metrics: bool
 ) -> tuple[TracerProvider | None, MeterProvider | None]:
-    """Return what spans and metrics go to, each None unless it is sent. Raises ValueError for a bad variable.
+    """Return the providers of traces and metrics, None if disabled. Raises ValueError for an invalid variable.
 
-    Nothing is made known to the whole process: a program that embeds Yarrow has providers of its own.
+    Nothing is registered globally: a program that embeds Yarrow has providers of its own.
     """
     theirs = logging.getLogger("opentelemetry")
     theirs.propagate = False

@@ -19,16 +19,19 @@ _logger = logging.getLogger("yarrow.telemetry")
 
 
 class ExportFailureHandler(logging.Handler):
-    """Passes the first one on. What it was may hold an address or a header with a key: only where it was is told."""
+    """Logs the first export failure.
+
+    Its text may contain an address or a header with a key, so only its origin is logged.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.on_failure: Callable[[], None] | None = None
-        """What is called, in the thread that sends, at each failure to send; it never waits."""
+        """Called in the exporting thread at each export failure; must not wait."""
         self._has_warned = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take a record of theirs."""
+        """Handle a log record of OpenTelemetry."""
         if not self._has_warned:
             self._has_warned = True
             _logger.warning(
@@ -41,12 +44,12 @@ class ExportFailureHandler(logging.Handler):
 
 
 MAX_SHUTDOWN_SECONDS = 2.0
-"""How long the end of a service waits for what was not sent yet; then that is lost."""
+"""Seconds that the shutdown of a service waits for unsent data; after that, it is dropped."""
 INSTRUMENTATION_SCOPE = "yarrow"
 
 
 class TelemetryReporter:
-    """What is reported of one service. `tracing` and `metering` are made for it and end with it."""
+    """Telemetry of one service. It owns `tracing` and `metering`, which end with it."""
 
     def __init__(
         self,
@@ -64,7 +67,7 @@ class TelemetryReporter:
         self._content = content
 
     def begin(self, sessions: Callable[[], int]) -> None:
-        """Report how many sessions are in memory."""
+        """Report the number of sessions in memory."""
 
         def observe(_options: CallbackOptions) -> Iterable[Observation]:
             return (Observation(sessions()),)
@@ -74,18 +77,18 @@ class TelemetryReporter:
         )
 
     def make_observer(self, session_id: str, model: Callable[[], tuple[str, str]]) -> "SafeObserver":
-        """Return what measures one session."""
+        """Return the observer of a session."""
         return SafeObserver(SpanRecorder(session_id, self._tracer, self._metrics, model=model, content=self._content))
 
     async def close(self) -> None:
-        """Send what was not sent, for `MAX_SHUTDOWN_SECONDS` and until it fails.
+        """Send the remaining data, until `MAX_SHUTDOWN_SECONDS` have passed or sending fails.
 
-        A thread that has not ended then ends with the process.
+        A thread that is still running then ends with the process.
         """
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
         def signal_end() -> None:
-            with suppress(RuntimeError):  # the loop is closed when it took too long
+            with suppress(RuntimeError):  # the loop is closed if this took too long
                 loop.call_soon_threadsafe(ended.set)
 
         def end() -> None:
@@ -95,7 +98,7 @@ class TelemetryReporter:
             signal_end()
 
         self._failures.on_failure = signal_end
-        # No thread of the loop's own, for which the interpreter would wait.
+        # Not one of the loop's threads, since the interpreter would wait for it.
         threading.Thread(target=end, name="yarrow-telemetry-end", daemon=True).start()
         try:
             await asyncio.wait_for(ended.wait(), MAX_SHUTDOWN_SECONDS)
@@ -111,13 +114,13 @@ def _shut_down(provider: TracerProvider | MeterProvider) -> None:
 
 
 class SafeObserver:
-    """Keeps what goes wrong in a measurement away from the run; the session is not measured from then on."""
+    """Isolates a run from telemetry errors; after an error, the session is no longer measured."""
 
     def __init__(self, spans: SpanRecorder) -> None:
         self._spans: SpanRecorder | None = spans
 
     def on_event(self, event: Event) -> None:
-        """See an event of the session."""
+        """Record an event of the session."""
         if self._spans is not None:
             try:
                 self._spans.record_event(event)
@@ -126,13 +129,13 @@ class SafeObserver:
                 _logger.warning("a session is not measured any more: a bug in that (%s)", type(error).__name__)
 
     def on_lost(self, events: int) -> None:
-        """Count what a subscriber lost."""
+        """Count the events that a subscriber lost."""
         if self._spans is not None:
             self._spans.metrics.dropped.add(events)
 
     @contextmanager
     def tool_span(self, tool_call_id: str) -> Generator[None]:
-        """Take the time while a tool runs."""
+        """Measure the duration of a tool call."""
         begun = time.time()
         try:
             yield

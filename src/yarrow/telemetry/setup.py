@@ -1,4 +1,4 @@
-"""Decides what is sent to OpenTelemetry and where, by the settings and the standard `OTEL_*` variables."""
+"""Telemetry configuration: what is sent to OpenTelemetry and where, from settings and `OTEL_*` variables."""
 
 import logging
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("yarrow.telemetry")
 
 OTLP_PROTOCOL = "http/protobuf"
-"""The one that is spoken; it is OpenTelemetry's default."""
+"""The supported protocol, which is OpenTelemetry's default."""
 SIGNALS = ("TRACES", "METRICS")
 
 
 def start_telemetry(settings: TelemetrySettings, environment: Mapping[str, str]) -> "TelemetryReporter | None":
-    """Return what reports; None, told in the log, when it was not asked for by a setting and cannot be.
+    """Return the reporter; None, with a log message, if telemetry cannot start and no setting asked for it.
 
-    Raises `ConfigError` when a setting asks for it.
+    Raises `ConfigError` if a setting asks for it.
     """
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
@@ -35,7 +35,7 @@ def start_telemetry(settings: TelemetrySettings, environment: Mapping[str, str])
 
 
 def _is_sent(signal: str, environment: Mapping[str, str]) -> bool:
-    """Return whether a signal is sent over OTLP. Raises `ConfigError` for what cannot be done."""
+    """Return True if a signal is sent over OTLP. Raises `ConfigError` if the configuration is not supported."""
     variable = f"OTEL_{signal}_EXPORTER"
     exporter = environment.get(variable, "").strip() or "otlp"
     if exporter == "none":

@@ -1,4 +1,4 @@
-"""Spans and metrics of one session, made from its events."""
+"""Spans and metrics of one session, derived from its events."""
 
 import re
 from collections.abc import Callable
@@ -14,11 +14,11 @@ from yarrow.message import Usage
 
 DURATION_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 TOKEN_BUCKETS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
-"""Bounds of the buckets, as the GenAI conventions advise."""
+"""Bucket bounds, as recommended by the GenAI conventions."""
 
 
 class Metrics:
-    """One of each for a service."""
+    """The metric instruments of a service."""
 
     def __init__(self, meter: Meter) -> None:
         self.duration = meter.create_histogram(
@@ -42,11 +42,11 @@ class Metrics:
 Attributes = dict[str, str | int | float]
 
 MAX_REMEMBERED_CALLS = 256
-"""Tool calls of a session of which something is remembered at one time; then the oldest is not measured."""
+"""Maximum tool calls tracked per session at one time; the oldest is then not measured."""
 PLAIN_NAME_PATTERN = r"[\w.:-]{1,128}"
-"""What a tool's name and a call's id may look like."""
+"""Valid form of a tool name or call id."""
 PROVIDER_NAMES = {"gemini": "gcp.gemini"}
-"""Providers' ids that the conventions call otherwise."""
+"""Provider ids that have another name in the conventions."""
 V = TypeVar("V")
 
 
@@ -55,7 +55,7 @@ def _nanoseconds(seconds: float) -> int:
 
 
 class SpanRecorder:
-    """Of one session. Everything is in memory; what is finished goes to a bounded queue that drops when full."""
+    """Recorder of one session. Works in memory; finished spans go to a bounded queue that drops when full."""
 
     def __init__(
         self,
@@ -73,13 +73,13 @@ class SpanRecorder:
         self._content = content
         self._run = self._turn = self._chat = self._compaction = INVALID_SPAN
         self._call_started_at: float | None = None
-        """When the model call that goes on began, in seconds since the epoch."""
+        """Start of the current model call, in seconds since the epoch."""
         self._answer = AnswerText()
         self._tool_runs: dict[str, tuple[float, float]] = {}
         self._arguments: dict[str, str] = {}
 
     def record_event(self, event: ev.Event) -> None:
-        """Take what an event tells."""
+        """Record an event."""
         body, at = event.body, event.time
         match body:
             case ev.TextDelta() | ev.ToolCallEvent():
@@ -98,7 +98,7 @@ class SpanRecorder:
             case ev.CompactionStart() | ev.CompactionEnd():
                 self._record_compaction(body, at)
             case ev.UsageReport(usage):
-                # Of an answer its end tells it, as it was last reported; of a summary nothing else does.
+                # The end of an answer reports its final usage; for a summary, this event is the only report.
                 if self._call_started_at is None:
                     self._record_tokens(usage, self._make_attributes("chat"))
             case ev.RetryScheduled(attempt, delay, code, _):
@@ -120,7 +120,7 @@ class SpanRecorder:
                 assert_never(body)
 
     def record_tool_run(self, tool_call_id: str, begun: float, ended: float) -> None:
-        """Take when a tool ran; its output is told later, in the order of the calls."""
+        """Record when a tool ran; its output is reported later, in call order."""
         _remember(self._tool_runs, tool_call_id, (begun, ended))
 
     def _record_content(self, body: ev.TextDelta | ev.ToolCallEvent) -> None:
@@ -174,7 +174,7 @@ class SpanRecorder:
         self._chat = self._end(self._chat, at, body.error)
 
     def _record_tool(self, body: ev.ToolOutput) -> None:
-        """Make the span of a tool that ran; a call that was only answered, since its message was cut, has none."""
+        """Create the span of a tool that ran; a call of an interrupted message was never run and has none."""
         arguments = self._arguments.pop(body.tool_call_id, "")
         times = self._tool_runs.pop(body.tool_call_id, None)
         if times is None:
@@ -230,12 +230,12 @@ class SpanRecorder:
     def _start(
         self, name: str, parent: Span, at: float, *, about: Attributes, kind: SpanKind = SpanKind.INTERNAL
     ) -> Span:
-        # A context of its own also where there is no parent: what a program that embeds this does is none.
+        # A separate context even without a parent: spans of an embedding program must not become the parent.
         context = set_span_in_context(parent)
         return self._tracer.start_span(name, context, kind, about, start_time=_nanoseconds(at))
 
     def _end(self, span: Span, at: float, failure: Failure | None = None) -> Span:
-        """End a span and return what stands in its place; of a failure its code is told, and not its text."""
+        """End a span and return its placeholder; a failure is recorded by its code, without its text."""
         if failure is not None:
             span.set_attribute("error.type", failure.code)
             span.set_status(Status(StatusCode.ERROR))
@@ -244,7 +244,7 @@ class SpanRecorder:
 
 
 def _usage_attributes(usage: Usage) -> Attributes:
-    """Return the tokens as attributes; those of the cache are counted among the input, as the conventions say."""
+    """Return the usage as attributes; the input includes cached tokens, as in the conventions."""
     return {
         "gen_ai.usage.input_tokens": usage.input + usage.cache_read + usage.cache_write,
         "gen_ai.usage.output_tokens": usage.output,
@@ -254,12 +254,12 @@ def _usage_attributes(usage: Usage) -> Attributes:
 
 
 def _metric_attributes(about: Attributes) -> Attributes:
-    """Return the attributes that few values have: a session's id in a metric would make a series of each."""
+    """Return the low-cardinality attributes: a session id in a metric would create one series per session."""
     return {key: value for key, value in about.items() if key != "gen_ai.conversation.id"}
 
 
 def _check_name(name: str) -> str:
-    """Return a name; a model may write any text where a name should be, which is not told."""
+    """Return a name, or a placeholder if it is invalid: a model may write any text as a name."""
     return name if re.fullmatch(PLAIN_NAME_PATTERN, name) else "_OTHER"
 
 
@@ -270,11 +270,11 @@ def _remember(calls: dict[str, V], call_id: str, value: V) -> None:
 
 
 MAX_CONTENT_CHARACTERS = 16_384
-"""Of one text that goes along; what is longer is cut."""
+"""Maximum characters of a recorded text; the rest is truncated."""
 
 
 def format_message(role: str, text: str, **more: str) -> str:
-    """Return one message as the JSON text of a list."""
+    """Return a list with one message as JSON text."""
     message = {"role": role, "parts": [{"type": "text", "content": text[:MAX_CONTENT_CHARACTERS]}], **more}
     return msgspec.json.encode([message]).decode()
 
@@ -287,7 +287,7 @@ class AnswerText:
         self._room = MAX_CONTENT_CHARACTERS
 
     def add(self, text: str) -> None:
-        """Add a piece; beyond `MAX_CONTENT_CHARACTERS` it is left out."""
+        """Add text; everything beyond `MAX_CONTENT_CHARACTERS` is dropped."""
         if self._room > 0:
             self._pieces.append(text[: self._room])
             self._room -= len(text)
