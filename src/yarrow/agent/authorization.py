@@ -65,9 +65,9 @@ class ToolAuthorizer:
 
 
 def _deny_paths(context: ToolContext, request: CallDescription, rules: Mapping[str, str]) -> ToolContext:
-    """Return the context with the paths closed that the rules deny to this call, under whatever name it finds them.
+    """Return the context that blocks the paths that the rules deny to this call, however it reaches them.
 
-    A path with an "ask" rule stays open to a call that itself asks for permission, and to a shell.
+    A path with an "ask" rule stays accessible to a call that itself asks for permission, and to a shell.
     """
     if not rules:
         return context

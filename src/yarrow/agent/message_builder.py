@@ -148,7 +148,7 @@ class MessageBuilder:
 
 
 CHECK_CHARACTERS = 16 * 1024
-"""Minimum characters of a repetition; the text is checked each time as many have arrived."""
+"""Minimum characters of a repetition; the text is checked each time that many have arrived."""
 MIN_REPEATS = 50
 SHORTEST, LONGEST = 4, 2_000
 """Minimum and maximum characters of the repeated piece."""

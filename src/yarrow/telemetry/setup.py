@@ -18,9 +18,9 @@ SIGNALS = ("TRACES", "METRICS")
 
 
 def start_telemetry(settings: TelemetrySettings, environment: Mapping[str, str]) -> "TelemetryReporter | None":
-    """Return the reporter; None, with a log message, if telemetry cannot start and no setting asked for it.
+    """Return the reporter; None if telemetry is disabled, or cannot start although no setting asks for it.
 
-    Raises `ConfigError` if a setting asks for it.
+    The latter is logged. Raises `ConfigError` if a setting asks for telemetry and it cannot start.
     """
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
