@@ -199,9 +199,7 @@ class Agent:
             end = RunOutcome(EndReason.ABORTED)
         except YarrowError as error:
             end = from_error(error)
-        except Exception as error:
-            # A bug can raise any error. Uncaught, it would leave the session busy forever, and clients would never see
-            # the run end.
+        except Exception as error:  # a bug raises any error; uncaught, the run would never end for its clients
             _logger.exception("run %s failed by a bug", self.run_id)
             end = from_exception(error, self.run_id)
         self._seat.mark_finishing()
@@ -243,8 +241,7 @@ class Agent:
     async def _noticed(self, loop: Loop) -> list[Notice]:
         try:
             return await loop.notices()
-        except Exception:
-            # A bug in this check must not keep the run from ending: a notice reports that the check is missing.
+        except Exception:  # a bug in this check must not keep the run from ending; a notice says what is missing
             _logger.exception("run %s was not checked for what it left behind", self.run_id)
             return [_UNCHECKED]
 
@@ -267,8 +264,7 @@ class Agent:
             failure = aside.abortion
         except YarrowError as error:
             failure = error.failure()
-        except Exception as error:
-            # A bug can raise any error. Uncaught, it would leave the session busy forever, as in a run.
+        except Exception as error:  # a bug raises any error; uncaught, the session would stay busy
             _logger.exception("%s of session %s failed by a bug", aside.name, self.session.header.id)
             failure = from_exception(error, self.session.header.id).failure or failure
         self._seat.mark_finishing()

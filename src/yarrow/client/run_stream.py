@@ -78,8 +78,7 @@ async def follow_run(
                 await viewer.drain()
         except aio.AioRpcError:
             raise
-        except BaseException:
-            # Ctrl+C and cancellation are no `Exception`. Whatever ends this client ends its run too, and is raised.
+        except BaseException:  # also Ctrl+C and cancellation: what ends this client ends its run, and is raised again
             await stream.abort()
             raise
     return _make_result(session, end, denied=denied)

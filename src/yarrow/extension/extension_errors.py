@@ -28,7 +28,6 @@ def describe_error(error: BaseException) -> str:
     """Return the exception's name and text, shortened; works even if its text cannot be created."""
     try:
         text = str(error)
-    except BaseException:  # noqa: BLE001
-        # `str()` runs the extension's own `__str__`, which can raise anything, including SystemExit.
+    except BaseException:  # noqa: BLE001 (an extension's own `__str__` can raise anything, also SystemExit)
         text = "(its text cannot be made)"
     return f"{type(error).__name__}: {text}".rstrip(": ")[:MAX_REASON_CHARACTERS]

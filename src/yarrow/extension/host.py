@@ -209,8 +209,7 @@ class ExtensionHost:
     async def _run_call(self, work: Callable[[], Awaitable[T]], future: "Future[T]") -> None:
         try:
             result = await work()
-        except BaseException as error:  # noqa: BLE001
-            # SystemExit of an extension, too, must only end its own call.
+        except BaseException as error:  # noqa: BLE001 (SystemExit of an extension, too, ends its own call only)
             crossed = convert_error(error)
             if future in self._tasks and crossed is not error:
                 _log(f"the extension {self.label} failed", error)
@@ -286,8 +285,7 @@ class DaemonThreads(ThreadPoolExecutor):
                     return
                 try:
                     result = fn(*args, **kwargs)
-                except BaseException as error:  # noqa: BLE001
-                    # As in the standard executors, the error is raised by the caller that awaits the result.
+                except BaseException as error:  # noqa: BLE001 (raised where the result is awaited, as by executors)
                     future.set_exception(error)
                 else:
                     future.set_result(result)

@@ -64,8 +64,7 @@ def _load_file(path: Path) -> Any:
     module = ModuleType(f"yarrow_extension_{next(_numbers)}_{re.sub(r'[^a-zA-Z0-9_]', '_', path.stem)}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # its classes' annotations are resolved there
-    # The user asked to execute this file by naming it as an extension.
-    exec(code, vars(module))  # noqa: S102
+    exec(code, vars(module))  # noqa: S102 (the user named this file as an extension, to be executed)
     if FUNCTION_NAME not in vars(module):
         raise ExtensionError(f"it has no function {FUNCTION_NAME}, which takes a Yarrow")
     return vars(module)[FUNCTION_NAME]

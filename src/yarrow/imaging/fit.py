@@ -95,8 +95,7 @@ def _scaled(data: bytes, size: Size, excess: str) -> Fitting | Unfit:
         smaller = _smaller(source, size)
     except TimeoutError:
         return Unfit(f"{excess}, and making it smaller took more than {SCALING_SECONDS:g} seconds.")
-    except Exception as error:  # noqa: BLE001
-        # Pillow's decoders raise many unrelated types for damaged or hostile bytes.
+    except Exception as error:  # noqa: BLE001 (Pillow raises many unrelated types for damaged bytes)
         return Unfit(f"{excess}, and it could not be made smaller: it is damaged ({type(error).__name__}).")
     finally:
         _turns.release()
@@ -142,8 +141,8 @@ def _opened(source: _Timed) -> "Image":
     # Every copy avoided here is one of 200 MB less.
     ImageOps.exif_transpose(image, in_place=True)
     if image.mode.startswith("I"):  # 16 bits: a plain conversion would clip all but the darkest
-        # Pillow's annotations leave the type of `point` partly open.
-        dark = image.convert("I").point(lambda value: value * (1 / 256) + 0)  # pyright: ignore[reportUnknownMemberType]
+        wide = image.convert("I")
+        dark = wide.point(lambda value: value * (1 / 256) + 0)  # pyright: ignore[reportUnknownMemberType] (Pillow's types have a gap)
         return dark.convert("L")
     wanted = "RGBA" if image.has_transparency_data else "RGB"
     return image if image.mode == wanted else image.convert(wanted)

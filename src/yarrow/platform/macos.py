@@ -169,8 +169,7 @@ def sync(descriptor: int, *, data_only: bool = False) -> None:
     """
     import fcntl
 
-    # Found by name, since it is there on this system alone.
-    full: int = getattr(fcntl, "F_FULLFSYNC")  # noqa: B009
+    full: int = getattr(fcntl, "F_FULLFSYNC")  # noqa: B009 (type checkers of other systems do not know the name)
     try:
         fcntl.fcntl(descriptor, full)  # fsync of this system leaves the data in the drive's cache
     except OSError as error:

@@ -39,7 +39,7 @@ def find_program(name: str, environment: Mapping[str, str]) -> str | None:
     import shutil
 
     path = filter_path(environment.get("PATH", os.defpath))
-    found = shutil.which(name, path=path) if path or os.path.dirname(name) else None  # noqa: PTH120 (a text)
+    found = shutil.which(name, path=path) if path or os.path.dirname(name) else None  # noqa: PTH120 (`Path` drops `./`)
     if found is None or not Path(found).is_absolute():
         return None
     roots = _list_workspaces()
@@ -82,7 +82,7 @@ def _is_trusted(directory: str, roots: list[Path], owners: set[int]) -> bool:
     if not owners:
         return True
     try:
-        return os.stat(directory).st_uid not in owners  # noqa: PTH116 (for each of a path)
+        return Path(directory).stat().st_uid not in owners
     except OSError:
         return True
 

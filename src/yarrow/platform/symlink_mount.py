@@ -51,7 +51,7 @@ def main(mark: str, *words: str) -> None:
     # The interpreter may have added to its environment.
     with open("/proc/self/environ", "rb") as file:
         pairs_of_environment = (entry.partition(b"=") for entry in file.read().split(b"\0") if entry)
-        os.execve(program[0], program, {name: value for name, _, value in pairs_of_environment})  # noqa: S606 (it becomes the launcher)
+        os.execve(program[0], program, {name: value for name, _, value in pairs_of_environment})  # noqa: S606 (this process becomes the launcher; no shell)
 
 
 def _split_counted(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:

@@ -90,14 +90,16 @@ async def compact(plan: CompactionPlan, meter: TokenCounter, *, summarise: Summa
     return _shrinking(draft, plan, meter)
 
 
-async def _written(plan: CompactionPlan, meter: TokenCounter, summarise: Summarize) -> tuple["_Writer", str, str]:
+async def _written(
+    plan: CompactionPlan, meter: TokenCounter, summarise: Summarize
+) -> tuple["_SummaryWriter", str, str]:
     """Return the writer, its notes on the dropped messages, and its notes on the start of a split turn.
 
     The maximum request size is not always known, and never in bytes; a request that is too large is split.
     """
     halvings = 0
     while True:
-        writer = _Writer(plan, meter, summarise)
+        writer = _SummaryWriter(plan, meter, summarise)
         try:
             return writer, await writer.whole(), await writer.prefix() if plan.cut.split_turn else ""
         except ProviderError as error:
@@ -156,7 +158,7 @@ def _check_length(text: str) -> None:
         raise RunError(f"the summary is longer than {MAX_ANSWER_CHARACTERS} characters", code=Code.OUTPUT_LIMIT)
 
 
-class _Writer:
+class _SummaryWriter:
     """Requests the texts of one compaction from a model."""
 
     def __init__(self, plan: CompactionPlan, meter: TokenCounter, summarise: Summarize) -> None:
