@@ -1,1 +1,1 @@
-"""The tools a model can call, and the one place through which it does."""
+"""Tools that a model can call, and the registry that runs them."""

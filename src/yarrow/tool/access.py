@@ -1,4 +1,4 @@
-"""The access of a tool: whether it touches one file, runs a shell command or does something else."""
+"""Access of a tool: one file, a shell command, or something else."""
 
 from typing import Any
 
@@ -8,27 +8,27 @@ from msgspec import Struct
 from yarrow.policy.permission.request import ToolKind
 
 PATH_ARGUMENT = "path"
-"""Argument that makes a tool without a declared access a file tool."""
+"""Name of the argument that makes a tool without declared access a file tool."""
 COMMAND_ARGUMENT = "command"
-"""Argument that makes a tool without a declared access a shell tool."""
+"""Name of the argument that makes a tool without declared access a shell tool."""
 
 
 class Access(Struct, frozen=True):
-    """What a tool touches, and the argument that names it. `read_only` of the tool says whether it writes there."""
+    """Kind of a tool's target and the argument that names it; `Tool.read_only` decides between reading and writing."""
 
     kind: ToolKind
     argument: str = ""
-    """Name of the argument that holds the path or the command."""
+    """Name of the argument with the path or command."""
     directory: str = ""
-    """Name of the argument that holds the directory of a command; empty if it always runs in the session's."""
+    """Name of the argument with a command's working directory; empty if it is always the session's."""
     sandboxed: bool = False
-    """Whether its commands run in the sandbox of the session."""
+    """True if its commands run in the session's sandbox."""
     declared: bool = True
-    """Whether the tool says so itself, which spares the question about tools of unknown reach."""
+    """False if inferred from argument names: the user is asked first, because the tool may reach further."""
 
     @classmethod
     def file(cls, argument: str = PATH_ARGUMENT) -> "Access":
-        """Return the access of a tool that touches the file or directory in an argument, through the workspace."""
+        """Return the access of a tool that reads or writes the path in an argument, within the workspace."""
         return cls(ToolKind.FILE, argument)
 
     @classmethod
@@ -37,12 +37,12 @@ class Access(Struct, frozen=True):
         return cls(ToolKind.SHELL, argument, directory, sandboxed)
 
     def get_subject(self, arguments: Struct) -> str | None:
-        """Return the path or the command of a call; None if it has none."""
+        """Return the path or command of a call; None if it has none."""
         value: object = getattr(arguments, self.argument, None) if self.argument else None
         return value if isinstance(value, str) else None
 
     def check(self, arguments: type[Struct]) -> None:
-        """Raise ValueError if an argument that this names does not exist."""
+        """Raise ValueError if a named argument does not exist."""
         known = arguments.__struct_fields__
         for name in filter(None, (self.argument, self.directory)):
             if name not in known:
@@ -53,7 +53,7 @@ OTHER_ACCESS = Access(ToolKind.OTHER)
 
 
 def get_access(tool: Any) -> Access:
-    """Return the access that a tool declares, or the one that the names of its arguments suggest."""
+    """Return the access that a tool declares, or infer it from the names of its arguments."""
     declared: object = getattr(tool, "access", None)
     return declared if isinstance(declared, Access) else _infer_access(tool.arguments)
 

@@ -1,4 +1,4 @@
-"""Arguments of a tool: the JSON schema a model sees, and the conversion of what it writes to valid values."""
+"""Tool arguments: the JSON Schema for the model, and the conversion of its JSON to valid values."""
 
 import functools
 import re
@@ -10,24 +10,24 @@ from msgspec import Struct
 
 Schema = dict[str, Any]
 OMITTED_KEYWORDS = ("title", "default", "additionalProperties")
-"""Words of a schema that cost tokens and tell a model nothing."""
+"""Schema keywords that cost tokens and do not help a model."""
 
 
 class InvalidArguments(Struct, frozen=True):
-    """Why arguments were refused, as the model is told."""
+    """Reason why arguments were rejected, as shown to the model."""
 
     text: str
 
 
 @functools.cache
 def make_schema(model: type[Struct]) -> Schema:
-    """Return the JSON Schema of an argument model: type object, no references, no noise. It is not to be changed."""
+    """Return the JSON Schema of an argument model, without references and noise. Do not modify it: it is cached."""
     (root,), definitions = msgspec.json.schema_components((model,), ref_template="{name}")
     return _flatten(root, definitions)
 
 
 def decode_arguments(text: str, model: type[Struct]) -> Struct | InvalidArguments:
-    """Decode the text of a JSON object to `model`. An optional argument that is null counts as left out."""
+    """Decode a JSON object to `model`. An optional argument that is null counts as omitted."""
     schema = make_schema(model)
     try:
         raw: object = msgspec.json.decode(text)
@@ -47,12 +47,12 @@ def decode_arguments(text: str, model: type[Struct]) -> Struct | InvalidArgument
 
 
 def _flatten(node: Schema, definitions: dict[str, Schema]) -> Schema:
-    """Return the node with references replaced by what they name, and without noise."""
+    """Return the node with references resolved and without noise."""
     if "$ref" in node:
         return _flatten(definitions[node["$ref"]], definitions)
     flat = {key: value for key, value in node.items() if key not in OMITTED_KEYWORDS}
     if "properties" in flat:
-        flat.pop("description", None)  # the docstring of the struct; the tool has its own prose
+        flat.pop("description", None)  # the struct's docstring; the tool has its own description
         flat["properties"] = {name: _flatten(value, definitions) for name, value in flat["properties"].items()}
     if isinstance(items := flat.get("items"), dict):
         flat["items"] = _flatten(cast("Schema", items), definitions)
@@ -88,13 +88,13 @@ def _format_type(schema: Schema) -> str:
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?(?:[eE][+-]?[0-9]{1,3})?")
 _TEXT_ARGUMENTS = frozenset({"content"})
-"""Arguments that are the text of a file: an object is meant as its JSON."""
+"""Arguments with the content of a file: an object passed for one is serialized as JSON."""
 
 
 def coerce(value: object, schema: Schema, name: str = "") -> object:
-    """Return a value as the schema wants it, or as it is where that is right already or has no single reading.
+    """Convert a value to the type that the schema requires; return it unchanged if it already fits or is ambiguous.
 
-    `name` is that of the argument. It goes to any depth; what it returns may still be refused.
+    `name` is the name of the argument. Converts nested values too; the result may still be invalid.
     """
     kinds = _list_alternatives(schema)
     if len(kinds) != 1:
@@ -160,7 +160,7 @@ def _accepts(items: Schema, kind: str) -> bool:
 
 
 def _decode_json(text: str) -> object:
-    """Return the value of a JSON text; None for what is none."""
+    """Return the value of a JSON object or array; None for any other text."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a tool is: a name, a typed argument model, and a run that yields partial output and then its result."""
+"""Interface of a tool: a name, a typed argument model, and a run that yields partial output and then its result."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -14,66 +14,66 @@ from yarrow.policy.workspace import Workspace
 
 
 class OutputFilter(Protocol):
-    """Takes secrets out of one output; what may become one is held back until more comes."""
+    """Redacts secrets from one output; bytes that may begin a secret are held back until more arrives."""
 
     def feed(self, piece: bytes) -> bytes:
-        """Take a piece; return what can be kept and shown now."""
+        """Process a piece; return what can be stored and shown now."""
         ...
 
     def flush(self) -> bytes:
-        """Return what is held back: the output is over."""
+        """Return what is held back at the end of the output."""
         ...
 
 
 class PassThrough:
-    """Passes on all there is, where there are no secrets."""
+    """Output filter that changes nothing."""
 
     def feed(self, piece: bytes) -> bytes:
-        """Return the piece."""
+        """Return the piece unchanged."""
         return piece
 
     def flush(self) -> bytes:
-        """Return nothing: nothing was held back."""
+        """Return nothing, since nothing is held back."""
         return b""
 
 
 class ToolContext(Struct, frozen=True):
-    """All that a tool is given besides its arguments; cancellation reaches it as `CancelledError`."""
+    """Everything a tool receives besides its arguments; cancellation reaches it as `CancelledError`."""
 
     cwd: Path
-    """The session's working directory; absolute."""
+    """Absolute working directory of the session."""
     workspace: Workspace
-    """Which paths may be read and written."""
+    """Paths that may be read and written."""
     bash: BashSettings = BashSettings()
     sandbox: SandboxSpec | None = None
-    """What shell commands run in; None is nothing."""
+    """Sandbox for shell commands; None for no sandbox."""
     output_filter: Callable[[], OutputFilter] = PassThrough
-    """Returns what an output goes through before any of it is cut, or kept in a file."""
+    """Makes a filter for one output, applied before any of it is truncated or written to a file."""
     outside: Path | None = None
-    """The real directory in which a command was allowed to run outside the session's sandbox; None for all others."""
+    """Real directory in which the user allowed the command to run outside the sandbox; None for all other calls."""
     keys: ProviderKeys = ProviderKeys()
-    """Keys of providers, which no command gets."""
+    """API keys of providers, which are withheld from all commands."""
     dry_run: bool = False
-    """Whether nothing may be changed and no process started, as the registry sets it."""
+    """True if nothing may be changed and no process started; set by the registry."""
 
 
 class Progress(Struct, frozen=True):
-    """A piece of output of a running tool; never empty."""
+    """Piece of output of a running tool; never empty."""
 
     text: str
 
 
 class Done(Struct, frozen=True):
-    """The result of a tool that did what it was asked."""
+    """Result of a tool that succeeded."""
 
     text: str
     diff: str = ""
-    """A unified diff of what was changed, or would be in a dry run."""
+    """Unified diff of what was changed, or would be changed in a dry run."""
     images: tuple[Image, ...] = ()
 
 
 class ToolFailed(Struct, frozen=True):
-    """The result of a tool that could not, as the model is told: what was wrong and what to do instead."""
+    """Result of a tool that failed, as shown to the model: what went wrong and what to do instead."""
 
     text: str
 
@@ -82,30 +82,30 @@ Result = Done | ToolFailed
 
 
 class Tool(Protocol):
-    """One tool. `arguments` is the `msgspec.Struct` whose JSON Schema the model sees and that a call is decoded to.
+    """A tool. The model sees the JSON Schema of `arguments`, a `msgspec.Struct`, and calls are decoded to it.
 
-    It may declare what it touches with `access`, an `Access`; `yarrow.tool.access` says what counts without it.
+    It may declare its target as `access`, an `Access`; otherwise `yarrow.tool.access` infers one.
     """
 
     @property
     def name(self) -> str:
-        """The name the model calls it by."""
+        """Name by which the model calls it."""
         ...
 
     @property
     def read_only(self) -> bool:
-        """Whether it changes nothing, so that it runs in a dry run and beside others."""
+        """True if it changes nothing; it then also runs in a dry run, and in parallel with others."""
         ...
 
     @property
     def arguments(self) -> type[Struct]:
-        """The argument model, decoded with unknown fields refused."""
+        """Argument model; unknown fields are rejected."""
         ...
 
     def run(self, arguments: Any, context: ToolContext) -> AsyncIterator[Progress | Result]:
-        """Do it: any number of `Progress`, then exactly one result, last."""
+        """Run the tool: yield any number of `Progress`, then exactly one result."""
         ...
 
     async def preview(self, arguments: Any, context: ToolContext) -> Result:
-        """Say precisely what `run` would do, and change nothing."""
+        """Describe precisely what `run` would do, without changing anything."""
         ...

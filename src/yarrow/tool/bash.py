@@ -1,4 +1,4 @@
-"""The tool `bash`: one shell command, its output streamed, nothing of it left when it is over."""
+"""The tool `bash`: runs one shell command, streams its output and ends its processes."""
 
 import asyncio
 import errno
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
 
 MAX_TIMEOUT_SECONDS = 3_600
-"""The longest timeout a call may ask for."""
+"""Maximum timeout in seconds that a call may request."""
 MAX_ARGUMENT_BYTES = 131_072
-"""Of so many a command is too long on Linux; other systems take more."""
+"""Size in bytes at which Linux rejects a command as too long; other systems accept more."""
 MAX_REASON_CHARACTERS = 200
-"""Longest reason for running outside the sandbox."""
+"""Maximum characters of the reason for running outside the sandbox."""
 MAX_CWD_CHARACTERS = 200
-"""How much of a directory's name an error repeats."""
-SANDBOXED_FALLBACK = Path("/tmp")  # noqa: S108 (it is the session's own there)
-"""Where a command runs in a sandbox whose directory is gone."""
+"""Maximum characters of a directory name that an error repeats."""
+SANDBOXED_FALLBACK = Path("/tmp")  # noqa: S108 (private to the session in a sandbox)
+"""Working directory of a sandboxed command if the session's directory no longer exists."""
 
 
 class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of `bash`; `timeout` is in seconds, 0 is the configured one; `outside` is outside the sandbox."""
+    """Arguments of `bash`. `timeout` is in seconds, 0 for the configured one; `outside` means outside the sandbox."""
 
     command: str
     timeout: float = 0
@@ -46,7 +46,7 @@ class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
     reason: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a call that leaves the sandbox without saying why."""
+        """Reject a call that leaves the sandbox without a reason."""
         if self.outside and not self.reason.strip():
             raise ValueError("`outside` needs a `reason`, which the user is shown")
         if len(self.reason) > MAX_REASON_CHARACTERS:
@@ -62,7 +62,7 @@ class Bash:
     access = Access.shell(directory="cwd", sandboxed=True)
 
     async def run(self, arguments: BashArguments, context: ToolContext) -> AsyncIterator[Progress | Result]:
-        """Yield output as it comes, then all of it within the limits, with the exit code when it is not 0."""
+        """Yield output as it arrives, then all of it within the limits, with the exit code unless it is 0."""
         planned = _plan_command(arguments, context)
         if isinstance(planned, ToolFailed):
             yield planned
@@ -89,7 +89,7 @@ class Bash:
                     if isinstance(piece, Exit):
                         note += await _make_notes(boxed, command, capture.text(), end=piece)
                         result = _make_result(piece, capture.text(), timeout=command.timeout, note=note)
-        except (OSError, ValueError) as error:  # too long for the system, or with a NUL in it
+        except (OSError, ValueError) as error:  # too long for the system, or contains NUL
             result = ToolFailed(_describe_start_error(error, arguments.command))
         finally:
             capture.close()
@@ -98,7 +98,7 @@ class Bash:
         yield result
 
     async def preview(self, arguments: BashArguments, context: ToolContext) -> Result:
-        """Return the command and how it would be run."""
+        """Return the command and how it would run."""
         planned = _plan_command(arguments, context)
         if isinstance(planned, ToolFailed):
             return planned
@@ -116,13 +116,13 @@ def _make_sandboxed(box: SandboxSpec, command: Command) -> "SandboxedCommand":
 
 
 async def _make_notes(boxed: "SandboxedCommand | None", command: Command, output: str, *, end: Exit) -> str:
-    from yarrow.tool.command_output import make_notes  # with what explains failures of a sandbox
+    from yarrow.tool.command_output import make_notes  # imports what explains sandbox failures
 
     return await make_notes(boxed, command, output, end=end)
 
 
 async def _run_command(command: Command, boxed: "SandboxedCommand | None") -> AsyncGenerator[bytes | Exit]:
-    """Run a command, in its sandbox if it has one; what it planted is gone also when this is cancelled."""
+    """Run a command, sandboxed if `boxed` is set; quarantine what it left behind, even on cancellation."""
     try:
         async with aclosing(run(boxed.command if boxed else command)) as pieces:
             async for piece in pieces:
@@ -152,7 +152,7 @@ def _plan_command(arguments: BashArguments, context: ToolContext) -> tuple[Comma
     elif not cwd.is_dir():
         note = f"\n[{context.cwd} no longer exists; it would run in a private directory]"
         if not context.dry_run:
-            # Not a parent of it: a command that was meant for one directory must not meet another's files.
+            # Not a parent directory: a command meant for one directory must not see the files of another.
             cwd = fallback_directory() if context.sandbox is None else SANDBOXED_FALLBACK
             note = f"\n[{context.cwd} no longer exists; this ran in {cwd}]"
     shell = system.find_shell(os.environ)
@@ -167,7 +167,7 @@ def _plan_command(arguments: BashArguments, context: ToolContext) -> tuple[Comma
 
 
 def _find_cwd_error(cwd: Path, context: ToolContext) -> str:
-    """Return why a command does not run in a directory that the call named, empty when it can."""
+    """Return why a command cannot run in a directory that the call named; empty if it can."""
     try:
         where = cwd
         if context.sandbox is not None:
@@ -178,14 +178,13 @@ def _find_cwd_error(cwd: Path, context: ToolContext) -> str:
                 return f"is not there in the sandbox; name a directory of the workspace ({context.cwd})"
             where = seen
         mode = where.stat().st_mode
-    except (OSError, ValueError) as error:  # missing, too long, behind a loop, with a NUL
+    except (OSError, ValueError) as error:  # missing, too long, a symlink loop, or contains NUL
         said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         return f"cannot be used ({said}); name a directory that is there, or leave cwd out"
     return "" if stat.S_ISDIR(mode) else "is not a directory; name the directory, or leave cwd out"
 
 
 def _describe_start_error(error: OSError | ValueError, command: str) -> str:
-    """Return why a command could not be started."""
     size = len(command.encode("utf-8", "replace"))
     if isinstance(error, OSError) and error.errno == errno.E2BIG and size >= MAX_ARGUMENT_BYTES:
         return f"The command has {size:,} bytes, more than can be run. Write most of it to a file, and use that."
@@ -196,7 +195,7 @@ def _describe_start_error(error: OSError | ValueError, command: str) -> str:
 
 
 def _quote_cwd(text: str) -> str:
-    """Return what a call named, short enough for an error."""
+    """Return a directory name from a call, shortened for an error."""
     name = quote_path(text)
     return name if len(name) <= MAX_CWD_CHARACTERS else f"{name[:MAX_CWD_CHARACTERS]}... ({len(text):,} characters)"
 

@@ -1,4 +1,4 @@
-"""The table of the tools that are always there."""
+"""Table of the built-in tools."""
 
 from yarrow.tool.base import Tool
 from yarrow.tool.bash import Bash

@@ -30,16 +30,16 @@ HEAD_BYTES = 16_384
 HEAD_LINES = 500
 TAIL_BYTES = MAX_RESULT_BYTES - HEAD_BYTES - 1_024
 TAIL_LINES = MAX_RESULT_LINES - HEAD_LINES - 1
-"""What a result shows of output that exceeds its limits; a line between the two, of at most 1 KiB, says so."""
+"""Sizes of the start and end shown of output over the limits; the note between them has at most 1 KiB."""
 MAX_FILE_BYTES = 67_108_864
-"""The most of the output that the file holds, from its start; 64 MiB."""
+"""Maximum bytes of output written to the file, from the start; 64 MiB."""
 DELTAS_PER_SECOND = 20
 DELTA_NOTE_BYTES = 64
-"""What of a delta is left for the note that some output was not streamed."""
+"""Bytes reserved in a delta for the note that some output was not streamed."""
 
 
 class OutputCapture:
-    """All that a command writes, in bounded memory."""
+    """Captures the output of a command in bounded memory."""
 
     def __init__(self) -> None:
         self._head = b""
@@ -49,7 +49,7 @@ class OutputCapture:
         self._file: _OutputFile | None = None
 
     def add(self, data: bytes) -> None:
-        """Take a piece. From the one on that exceeds the limits of a result, all goes to a file, and is cut here."""
+        """Add a piece. Beyond the limits of a result, a file gets all output; only head and tail are kept here."""
         self._bytes += len(data)
         self._lines += data.count(b"\n")
         self._tail += data
@@ -60,15 +60,15 @@ class OutputCapture:
             self._file.write(self._tail)
             self._head = _take_first_lines(bytes(self._tail[:HEAD_BYTES]), HEAD_LINES)
             del self._tail[: len(self._head)]
-        if self._file is not None and len(self._tail) > 2 * TAIL_BYTES:  # seldom, so that little is moved
+        if self._file is not None and len(self._tail) > 2 * TAIL_BYTES:  # rarely, so that little is moved
             del self._tail[:-TAIL_BYTES]
 
     def text(self) -> str:
-        """Return the output, without the line feed at its end; of more than the limits, head and tail with a note."""
+        """Return the output without its final line feed; if it exceeds the limits, its head and tail with a note."""
         if self._file is None:
             return decode_output(bytes(self._tail)).removesuffix("\n")
         tail = bytes(self._tail[-TAIL_BYTES:])
-        if len(self._tail) >= TAIL_BYTES:  # its first line may be half of one
+        if len(self._tail) >= TAIL_BYTES:  # the first line may be incomplete
             tail = tail[tail.find(b"\n", 0, -1) + 1 :]
         last_end = tail.endswith(b"\n")
         tail = b"\n".join(tail.removesuffix(b"\n").split(b"\n")[-TAIL_LINES:])
@@ -80,17 +80,17 @@ class OutputCapture:
         return f"{shown_head}\n[... {note} ...]\n{shown_tail}"
 
     def close(self) -> None:
-        """Close the file; it stays."""
+        """Close the file without deleting it."""
         if self._file is not None:
             self._file.close()
 
 
 class _OutputFile:
-    """The file that holds the output, or its first `MAX_FILE_BYTES`. A disk that is full costs the file, no more."""
+    """File with the output, or its first `MAX_FILE_BYTES`. A write error only truncates it."""
 
     def __init__(self) -> None:
         descriptor, self._path = create_output_file()
-        self._file = open(descriptor, "wb", buffering=0)  # noqa: SIM115  (close() closes it)
+        self._file = open(descriptor, "wb", buffering=0)  # noqa: SIM115  (closed by close())
         self._written = 0
         self._given = 0
         self._problem = ""
@@ -107,7 +107,7 @@ class _OutputFile:
             self._problem = f" ({error.strerror})"
 
     def describe_location(self) -> str:
-        """Return where the output is, and how much of it."""
+        """Describe where the output is and how much of it."""
         if self._written < self._given:
             return f"its first {self._written:,} bytes are in {self._path}{self._problem}"
         return f"all of it is in {self._path}"
@@ -117,7 +117,7 @@ class _OutputFile:
 
 
 class DeltaThrottle:
-    """Joins pieces of output to at most `DELTAS_PER_SECOND` readable ones, each of at most `MAX_PROGRESS_BYTES`."""
+    """Joins pieces of output into at most `DELTAS_PER_SECOND` readable deltas of at most `MAX_PROGRESS_BYTES` each."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -127,9 +127,9 @@ class DeltaThrottle:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def add(self, data: bytes) -> str:
-        """Take a piece, and return what is to be shown now: nothing when the last was too short a time ago.
+        """Add a piece and return the text to show now; empty if the previous delta is too recent.
 
-        Of more than fits, the end is kept, and it says so.
+        If more is pending than fits, only the end is kept, with a note.
         """
         self._pending += data
         excess = len(self._pending) - MAX_PROGRESS_BYTES
@@ -142,7 +142,7 @@ class DeltaThrottle:
         return self._take(final=False)
 
     def flush(self) -> str:
-        """Return what was not shown yet."""
+        """Return the text not shown yet."""
         return self._take(final=True)
 
     def _take(self, *, final: bool) -> str:
@@ -158,7 +158,7 @@ class DeltaThrottle:
 
 
 def _take_first_lines(data: bytes, count: int) -> bytes:
-    """Return at most `count` lines from the start, whole ones if there are any."""
+    """Return at most `count` lines from the start; complete lines if there are any."""
     lines = data.split(b"\n", count)[:count]
     if len(lines) == count:
         return b"\n".join(lines) + b"\n"
@@ -168,12 +168,12 @@ def _take_first_lines(data: bytes, count: int) -> bytes:
 PROCESSES_ENDED = "background processes were ended with this command; start a server and use it in one call"
 OUTSIDE_HINT = "To run it outside the sandbox, repeat the call with outside: true and a reason; the user is asked."
 LOCAL_CHANGES = r"\b(?:local|unstaged|uncommitted) changes\b"
-"""Words of git when a file differs from its index and it names none."""
+"""Words in git's message when an unnamed file differs from the index."""
 STRICT_HINT = "The strict sandbox cannot be left: ask the user to run the command."
 
 
 async def make_notes(boxed: SandboxedCommand | None, command: Command, output: str, *, end: Exit) -> str:
-    """Return the notes on a command that ended, each on a line of its own; those of a way out come last."""
+    """Return the notes on a finished command, one per line; the hint about running outside the sandbox comes last."""
     told: list[str] = []
     if boxed is not None:
         told = await asyncio.to_thread(_make_sandbox_notes, boxed, command, output, end=end)
@@ -183,7 +183,7 @@ async def make_notes(boxed: SandboxedCommand | None, command: Command, output: s
 
 
 def _make_sandbox_notes(boxed: SandboxedCommand, command: Command, output: str, *, end: Exit) -> list[str]:
-    """Return notes of what the sandbox did that a model would wonder at."""
+    """Return notes on sandbox effects that would otherwise surprise a model."""
     named = partial(format_path, cwd=command.cwd)
     notes: list[str] = []
     if taken := boxed.quarantine_leftovers():
@@ -214,7 +214,7 @@ def _make_sandbox_notes(boxed: SandboxedCommand, command: Command, output: str, 
 
 
 def _closed(covered: Mapping[Path, Path], output: str, named: Callable[[Path], str], *, is_git: bool) -> list[str]:
-    """Return the hidden files that an output names, or that git means when it refuses because of local changes."""
+    """Return the masked files that an output names, or those that git means when it rejects local changes."""
     closed = [name for path in covered if (name := named(path)) in output]
     if closed or not is_git or re.search(LOCAL_CHANGES, output) is None:
         return closed
@@ -222,5 +222,5 @@ def _closed(covered: Mapping[Path, Path], output: str, named: Callable[[Path], s
 
 
 def _describe_refused_settings(taken: Sequence[QuarantineEntry], named: Callable[[Path], str]) -> str:
-    """Return which configuration of git a command could not change, as the end of a sentence; empty when none."""
+    """Return which git configuration a command could not change, as the end of a sentence; empty if none."""
     return next((f"{named(entry.path)} was not changed" for entry in taken if entry.reason == EXECUTES_REASON), "")

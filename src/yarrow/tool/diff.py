@@ -1,17 +1,17 @@
-"""Makes the unified diff of two texts, exact to the last byte and bounded in time."""
+"""Unified diff of two texts, exact to the last byte and bounded in time."""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 CONTEXT_LINES = 3
 MAX_COMPARED_LINES = 5_000
-"""When more lines than these differ on either side, from the first to the last difference, they are one hunk."""
+"""Maximum lines compared on either side, from the first to the last difference; more become a single hunk."""
 
 Opcode: TypeAlias = tuple[str, int, int, int, int]
 
 
 def make_unified_diff(name: str, old: str | None, new: str) -> str:
-    """Return the diff, empty when the texts are equal; `old` is None when there was no file."""
+    """Return the diff; empty if the texts are equal. `old` is None if the file did not exist."""
     before, after = _split_lines(old or ""), _split_lines(new)
     if old is not None and before == after:
         return ""
@@ -20,18 +20,18 @@ def make_unified_diff(name: str, old: str | None, new: str) -> str:
 
 
 def count_common_start(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return how many elements two sequences have in common at their starts."""
+    """Return the number of equal elements at the start of both sequences."""
     return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def count_changes(diff: str) -> tuple[int, int]:
-    """Return how many lines a diff adds and removes."""
+    """Return the number of added and removed lines of a diff."""
     body = [line for line in diff.split("\n")[2:] if line]
     return sum(line[0] == "+" for line in body), sum(line[0] == "-" for line in body)
 
 
 def _split_lines(text: str) -> list[str]:
-    """Cut at line feeds alone; a last line without one is marked as `diff` marks it."""
+    """Split at line feeds only; a last line without one is marked as `diff` does."""
     lines = [line + "\n" for line in text.split("\n")]
     if lines[-1] == "\n":
         lines.pop()
@@ -41,12 +41,12 @@ def _split_lines(text: str) -> list[str]:
 
 
 def _make_hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[list[Opcode]]:
-    """Group what differs, with `CONTEXT_LINES` around it."""
+    """Group the differences, with `CONTEXT_LINES` around each."""
     import difflib
 
     head = count_common_start(before, after)
     tail = count_common_start(before[head:][::-1], after[head:][::-1])
-    # Only what lies between the first and the last difference is compared, with enough around it for context.
+    # Compare only from the first to the last difference, with enough lines around it for context.
     start, stop = max(0, head - CONTEXT_LINES), max(0, tail - CONTEXT_LINES)
     old, new = before[start : len(before) - stop], after[start : len(after) - stop]
     if max(len(old), len(new)) > MAX_COMPARED_LINES:
@@ -70,6 +70,6 @@ def _format_hunk(hunk: list[Opcode], before: Sequence[str], after: Sequence[str]
 
 
 def _format_range(start: int, stop: int) -> str:
-    """Return a range of lines as a hunk names it; an empty one is named by the line before it."""
+    """Return a range of lines in hunk notation; an empty range names the line before it."""
     count = stop - start
     return f"{start + 1 if count else start},{count}"

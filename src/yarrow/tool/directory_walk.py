@@ -1,4 +1,4 @@
-"""Directory walk in order, without ignored files, `.git` and links."""
+"""Directory walk in order, without ignored files, `.git` and symlinks."""
 
 import os
 import re
@@ -14,9 +14,9 @@ from yarrow.policy.openat import open_beneath
 from yarrow.tool.globs import NameMatcher, compile_names, match_names
 
 MAX_IGNORE_FILE_BYTES = 16_777_216
-"""The largest ignore file; one that is larger is as if it were not there, as is one that is no regular file."""
+"""Maximum bytes of an ignore file, 16 MiB; larger files and those that are not regular files are disregarded."""
 PLAIN_NAME_PATTERN = r"[^/*?\[\]\\{}]+"
-"""A pattern that means one name, wherever it lies."""
+"""Pattern that matches exactly one name, at any depth."""
 
 
 class _IgnoreRule(Struct, frozen=True):
@@ -24,21 +24,21 @@ class _IgnoreRule(Struct, frozen=True):
 
     names: list[NameMatcher]
     is_anchored: bool
-    """Matched against the whole path, not against the last name of it."""
+    """True if matched against the whole path instead of its last name."""
     only_directories: bool
     ignores: bool
-    """False for a line with `!`, which brings back."""
+    """False for a negated line (`!`), which re-includes."""
     plain: str = ""
-    """The one name that is meant, where it is written plainly and not anchored."""
+    """The only matching name, if the pattern is a plain, unanchored name."""
 
 
 class IgnoreFile:
-    """The rules of one ignore file, the last one first."""
+    """Rules of one ignore file, from the last to the first."""
 
     def __init__(self, text: str) -> None:
         self._rules: list[tuple[int, _IgnoreRule]] = []
         self._plain: dict[str, list[tuple[int, _IgnoreRule]]] = {}
-        """By the name, those that speak of one name wherever it lies: a long file has mostly such."""
+        """Rules for a plain name by that name; long files consist mostly of such."""
         for number, line in enumerate(reversed(text.split("\n"))):
             rule = _parse_rule(line)
             if rule is None:
@@ -49,9 +49,9 @@ class IgnoreFile:
                 self._rules.append((number, rule))
 
     def decide(self, names: Sequence[str], *, is_dir: bool) -> bool | None:
-        """Whether a path, by its names from the ignore file's directory on, is ignored; None when nothing is said.
+        """Return whether a path, as names relative to the ignore file's directory, is ignored; None if no rule matches.
 
-        It speaks of the path alone, not of the directories it lies in: whoever walks does not enter those.
+        Judges only the path itself, not its parent directories: the walk does not enter ignored ones.
         """
         plain = next(
             (found for found in self._plain.get(names[-1], ()) if is_dir or not found[1].only_directories), None
@@ -67,9 +67,9 @@ class IgnoreFile:
 
 
 def read_ignore_file(path: str) -> IgnoreFile | None:
-    """Return what an ignore file says, None when there is none to be read."""
+    """Read and parse an ignore file; None if it cannot be used."""
     try:
-        with open(os.open(path, os.O_RDONLY | system.BASE_FLAGS | system.NONBLOCK), "rb") as file:  # a FIFO would wait
+        with open(os.open(path, os.O_RDONLY | system.BASE_FLAGS | system.NONBLOCK), "rb") as file:  # a FIFO would block
             if not _is_usable(os.fstat(file.fileno())):
                 return None
             data = file.read(MAX_IGNORE_FILE_BYTES)
@@ -79,7 +79,7 @@ def read_ignore_file(path: str) -> IgnoreFile | None:
 
 
 def is_unusable_ignore_file(path: str) -> bool:
-    """Whether something by that path is there that `read_ignore_file` passes over, and others might read for ever."""
+    """Return whether a path exists that `read_ignore_file` skips and other programs might read forever."""
     try:
         return not _is_usable(Path(path).stat())
     except OSError:
@@ -91,7 +91,7 @@ def _is_usable(status: os.stat_result) -> bool:
 
 
 def _parse_rule(line: str) -> _IgnoreRule | None:
-    """Read a line, None for an empty one and for a comment."""
+    """Parse a line; None if it is empty or a comment."""
     line = re.sub(r"(?<!\\) +$", "", line.rstrip("\r\n"))
     if not line or line.startswith("#"):
         return None
@@ -102,29 +102,29 @@ def _parse_rule(line: str) -> _IgnoreRule | None:
         return _IgnoreRule([], is_anchored=False, only_directories=stem != pattern, ignores=ignores, plain=stem)
     names = compile_names(_unescape(stem))
     if names[-1] is None:
-        names += compile_names("*")  # `a/**` is all that lies in `a`, not `a` itself
+        names += compile_names("*")  # `a/**` matches everything below `a`, not `a` itself
     return _IgnoreRule(names, "/" in stem, stem != pattern, ignores)
 
 
 def _unescape(pattern: str) -> str:
-    """Write a character that a backslash makes an ordinary one as our globs do: `[*]` for `\\*`."""
+    """Rewrite a character escaped by a backslash in our glob syntax: `[*]` for `\\*`."""
     return re.sub(r"\\(.)", lambda found: f"[{found[1]}]" if found[1] in "*?[" else found[1], pattern)
 
 
 IGNORE_FILES = (".rgignore", ".ignore", ".gitignore")
-"""Names of ignore files; what one says goes before what a later one says, however deep that lies."""
+"""Names of ignore files in order of precedence, regardless of their depth."""
 GIT_DIRECTORY = ".git"
 
 
 class WalkEntry(Struct, frozen=True):
-    """A file or directory below the root that was walked, by its relative path with slashes."""
+    """File or directory found by a walk, by its path relative to the root, with slashes."""
 
     path: str
     is_dir: bool
 
 
 class _DirectoryRules(Struct, frozen=True):
-    """The ignore files of one directory; `base` is its path with a slash behind."""
+    """Ignore files of one directory; `base` is its path with a trailing slash."""
 
     base: str
     files: dict[str, IgnoreFile]
@@ -132,9 +132,10 @@ class _DirectoryRules(Struct, frozen=True):
 
 
 def walk(root: Path, stop: threading.Event) -> Iterator[WalkEntry]:
-    """Yield what lies below a real directory, depth first, the names of each directory in order of their bytes.
+    """Yield everything below a real directory, depth first, each directory sorted by the bytes of its names.
 
-    What cannot be read is passed over. Ignore files of the directories above hold too, up to that of a repository.
+    Skips unreadable directories. Ignore files of parent directories apply too; `.gitignore` files only up to the root
+    of the repository.
     """
     above: list[_DirectoryRules] = []
     for directory in reversed(root.parents):
@@ -157,13 +158,13 @@ def walk(root: Path, stop: threading.Event) -> Iterator[WalkEntry]:
 
 
 def has_unusable_ignore_file(directory: Path) -> bool:
-    """Whether an ignore file of a directory, or of one above it, is not one to be read; those below are not seen."""
+    """Return whether a directory or a parent has an unusable ignore file; subdirectories are not checked."""
     above = (_with_slash(str(level)) for level in (directory, *directory.parents))
     return any(is_unusable_ignore_file(level + name) for level in above for name in IGNORE_FILES)
 
 
 def find_unusable_ignore_files(root: Path, stop: threading.Event) -> Iterator[str]:
-    """Yield the paths of ignore files below a directory that are not ones to be read."""
+    """Yield the paths of unusable ignore files below a directory."""
     for entry in walk(root, stop):
         if entry.is_dir:
             base = f"{root}/{entry.path}/"
@@ -171,7 +172,7 @@ def find_unusable_ignore_files(root: Path, stop: threading.Event) -> Iterator[st
 
 
 def _list_entries(directory: str) -> list[tuple[str, bool]]:
-    """Return the names of files and of directories, and which these are; links are neither, also as the way there."""
+    """Return the sorted names of files and directories (True); excludes symlinks and follows none."""
     try:
         descriptor = _open_directory(Path(directory))
     except OSError:
@@ -193,14 +194,14 @@ def _open_directory(directory: Path) -> int:
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool | None:
-    """Whether it is a directory, None for what is no regular file either."""
+    """Return whether an entry is a directory; None if it is not a regular file either."""
     if entry.is_dir(follow_symlinks=False):
         return True
     return False if entry.is_file(follow_symlinks=False) else None
 
 
 def _read_rules(directory: str) -> list[_DirectoryRules]:
-    """Return the rules of a directory, nothing when it has none."""
+    """Return the rules of a directory, as a list of at most one."""
     base = _with_slash(directory)
     files = {name: file for name in IGNORE_FILES if (file := read_ignore_file(base + name)) is not None}
     is_repository = os.path.lexists(base + GIT_DIRECTORY)
@@ -208,7 +209,7 @@ def _read_rules(directory: str) -> list[_DirectoryRules]:
 
 
 def _is_ignored(path: str, rules: tuple[_DirectoryRules, ...], *, is_dir: bool) -> bool:
-    """Whether the last word said of a path is to ignore it: the strongest file's, and of those the deepest one's."""
+    """Return whether a path is ignored. The strongest file name decides, and for each name the deepest file."""
     for name in IGNORE_FILES:
         for level in reversed(rules):
             file = level.files.get(name)

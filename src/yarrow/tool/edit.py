@@ -1,4 +1,4 @@
-"""The tool `edit`: literal replacements in one file, all of them or none."""
+"""The tool `edit`: makes literal replacements in one file, all or none."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -34,11 +34,11 @@ class Edit:
     access = Access.file()
 
     async def run(self, arguments: EditArguments, context: ToolContext) -> AsyncIterator[Progress | Result]:
-        """Yield how many places were changed, and the diff."""
+        """Yield the number of changed places and the diff."""
         yield await run_in_thread(partial(apply_change, arguments.path, context, plan=_plan_edit(arguments, context)))
 
     async def preview(self, arguments: EditArguments, context: ToolContext) -> Result:
-        """Return how many places would be changed and the exact diff, or why the edits do not fit."""
+        """Return the number of places that would change and the exact diff, or why the edits do not apply."""
         return await run_in_thread(
             partial(preview_change, arguments.path, context, plan=_plan_edit(arguments, context))
         )

@@ -1,4 +1,4 @@
-"""Change of one file by `write` or `edit`: planned as a whole, replaced atomically."""
+"""Change of one file by `write` or `edit`: planned completely, then applied atomically."""
 
 import errno
 import os
@@ -21,14 +21,14 @@ from yarrow.tool.limits import limit_diff
 from yarrow.tool.paths import check_home, describe_os_error, locate
 
 MAX_CHANGED_BYTES = 33_554_432
-"""The largest file that is edited or replaced; 32 MiB."""
+"""Maximum bytes of a file to edit or replace; 32 MiB."""
 _FileVersion: TypeAlias = tuple[int, int, int]
-"""Which file it is, its size and when it was changed: other content shows in one of them."""
+"""Inode, size and mtime in nanoseconds of a file; a change of its content changes at least one of them."""
 
 
 @contextmanager
 def open_writable(path: Path, workspace: Workspace) -> Generator["WritableFile | ToolFailed"]:
-    """Open what may be written, or say why it may not. Raises OSError."""
+    """Open a file for writing, or return why it may not be written. Raises OSError."""
     target = WritableFile(path, workspace)
     try:
         yield target.open(make=False) or target
@@ -37,7 +37,7 @@ def open_writable(path: Path, workspace: Workspace) -> Generator["WritableFile |
 
 
 class WritableFile:
-    """One file, which may not be there yet."""
+    """A file to write, which may not exist yet."""
 
     def __init__(self, path: Path, workspace: Workspace) -> None:
         self._path = path
@@ -48,7 +48,7 @@ class WritableFile:
         self._old: bytes | None = None
 
     def open(self, *, make: bool) -> ToolFailed | None:
-        """Open the file's directory, made if `make` says so; return why it may not be. Raises OSError."""
+        """Open the parent directory, created if `make` is true; return why it may not be opened. Raises OSError."""
         try:
             found = self._workspace.open_parent(self._path, make=make)
         except FileNotFoundError:
@@ -63,7 +63,7 @@ class WritableFile:
         return None
 
     def read(self) -> bytes | None | ToolFailed:
-        """Return what the file holds, None when it can be made, or why it cannot be changed. Raises OSError."""
+        """Return the content, None if the file does not exist, or why it cannot be changed. Raises OSError."""
         if self._directory is None:
             return None
         try:
@@ -81,16 +81,16 @@ class WritableFile:
             os.close(descriptor)
 
     def replace(self, data: bytes) -> bool:
-        """Put new content into the file; directories that are missing are made. Raises OSError.
+        """Replace the content of the file; missing directories are created. Raises OSError.
 
-        Returns False, and changes nothing, when it is not any more what was read.
+        Returns False without a change if the file was modified since it was read.
         """
         if self._directory is None and (failed := self.open(make=True)):
             raise PermissionError(errno.EACCES, failed.text)
         if self._directory is None or self._read_version() != self._version:
             return False
         replace_file(self._directory, self._name, data)
-        # A command that ended before the rename was judged without this file, which may complete a git directory.
+        # A command that ended before the rename was checked without this file, which may complete a git directory.
         if has_git_name(self._path) and isinstance(self._workspace.resolve_write(self._path), Refused):
             self._undo(self._directory)
             return False
@@ -103,13 +103,13 @@ class WritableFile:
             replace_file(directory, self._name, self._old)
 
     def close(self) -> None:
-        """Give back the directory."""
+        """Close the directory."""
         if self._directory is not None:
             os.close(self._directory)
             self._directory = None
 
     def _file_above(self) -> Path:
-        """Return the file in the place of a directory."""
+        """Return the file that occupies the path of a parent directory."""
         return next(parent for parent in self._path.parents if self._workspace.realpath(parent).exists())
 
     def _read_version(self) -> _FileVersion | None:
@@ -145,7 +145,7 @@ def _read_all(descriptor: int) -> bytes:
 
 
 class FileChange(Struct, frozen=True):
-    """New content for a file; `done` and `planned` tell of it after and before."""
+    """New content of a file, with the messages for after (`done`) and before (`planned`) the change."""
 
     data: bytes
     done: str
@@ -154,13 +154,13 @@ class FileChange(Struct, frozen=True):
 
 
 PlannedChange: TypeAlias = FileChange | Done | ToolFailed
-"""What to do, or why there is nothing to do, or why it cannot be done."""
+"""The change to make, or the result if there is nothing to do or it cannot be done."""
 ChangePlanner: TypeAlias = Callable[[bytes | None], PlannedChange]
-"""Plans the change of a file by what it holds; None is a file that is not there."""
+"""Plans the change of a file from its content; None for a missing file."""
 
 
 def apply_change(path: str, context: ToolContext, stop: threading.Event, *, plan: ChangePlanner) -> Result:
-    """Plan the change of a file and make it, unless `stop` was set meanwhile."""
+    """Plan the change of a file and apply it, unless `stop` is set in the meantime."""
 
     def make(target: WritableFile, change: FileChange) -> Result:
         if not stop.is_set() and not target.replace(change.data):
@@ -171,7 +171,7 @@ def apply_change(path: str, context: ToolContext, stop: threading.Event, *, plan
 
 
 def preview_change(path: str, context: ToolContext, _stop: threading.Event, *, plan: ChangePlanner) -> Result:
-    """Plan the change of a file, as `make_change` does, and tell it."""
+    """Plan the change of a file like `apply_change`, and describe it instead."""
 
     def tell(_target: WritableFile, change: FileChange) -> Result:
         diff = limit_diff(change.diff)
@@ -185,7 +185,7 @@ def _plan_change(
 ) -> Result:
     if why := check_home(path, context.cwd):
         return ToolFailed(why)
-    if path.endswith(("/", "/.")):  # which a Path forgets
+    if path.endswith(("/", "/.")):  # lost in a Path
         return ToolFailed(f"{path} is the path of a directory. Name a file.")
     try:
         with open_writable(locate(path, context.cwd), context.workspace) as target:
@@ -207,13 +207,13 @@ _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 def replace_file(directory: int, name: str, data: bytes) -> None:
-    """Write `data` to a regular file of an open directory, or to none of that name. No link is followed.
+    """Write `data` to a regular or new file of an open directory. Follows no symlinks.
 
-    Raises OSError, with the old content in place.
+    Raises OSError; the old content is then still in place.
 
-    A new file is written beside it, forced to the disk and renamed, with the mode, owner and extended attributes
-    of the old one. Where that would make another file of it (it has several names, or its owner or its directory
-    is not ours to give) it is written in place.
+    A new file is written beside it, synced to disk and renamed, with the mode, owner and extended attributes of the old
+    one. If a rename would change more than the content (hard links, an owner we cannot set, or a directory we cannot
+    write to), the file is written in place.
     """
     try:
         old = system.stat_at(directory, name)
@@ -230,11 +230,11 @@ def replace_file(directory: int, name: str, data: bytes) -> None:
 
 
 class _ForeignOwnerError(Exception):
-    """The new file could not be given to the owner of the old one."""
+    """The new file could not be given the owner of the old one."""
 
 
 def _rename_over(directory: int, name: str, data: bytes, *, old: os.stat_result | None) -> None:
-    # A new file gets its mode from the umask. One that takes another's place is private until it has its mode.
+    # A new file gets its mode from the umask. A replacement is private until it has the mode of the old file.
     beside = f".yarrow-{os.urandom(8).hex()}.tmp"
     descriptor = system.open_at(directory, beside, _CREATE_FLAGS, mode=0o600 if old else 0o666)
     try:
@@ -243,18 +243,18 @@ def _rename_over(directory: int, name: str, data: bytes, *, old: os.stat_result 
             file.flush()
             if old is not None:
                 _copy_metadata(descriptor, directory, name, old=old)
-            elif system.is_root():  # commands, and the user, would not be able to change what root made
+            elif system.is_root():  # otherwise the user and commands could not change a file made by root
                 system.copy_owner(descriptor, system.stat_at(directory, "."))
             system.sync(descriptor)
         system.replace_at(directory, beside, name)
-    except BaseException:  # also an interrupt: no temporary file stays behind
+    except BaseException:  # also an interrupt: leave no temporary file behind
         with suppress(FileNotFoundError):
             system.unlink_at(directory, beside)
         raise
 
 
 def _copy_metadata(descriptor: int, directory: int, name: str, *, old: os.stat_result) -> None:
-    """Give an open new file the owner, mode and extended attributes (access lists among them) of the old one."""
+    """Copy the owner, mode and extended attributes (such as access lists) of the old file to an open new one."""
     try:
         system.copy_owner(descriptor, old)
     except PermissionError as error:
@@ -273,7 +273,7 @@ def _copy_attributes(descriptor: int, directory: int, name: str) -> None:
 
 
 def _write_in_place(directory: int, name: str, data: bytes) -> None:
-    """Write over a file. What makes it longer is written first, for that is where a full disk refuses."""
+    """Overwrite a file. Bytes past the old end are written first, because a full disk rejects those."""
     with os.fdopen(system.open_at(directory, name, os.O_RDWR), "r+b", buffering=0) as file:
         old = file.read()
         try:

@@ -1,4 +1,4 @@
-"""Lists the files that a beginning of a path can mean, the nearest ones first, for a person who is typing one."""
+"""Completion of a file path that the user is typing; the nearest files come first."""
 
 import threading
 import time
@@ -12,11 +12,11 @@ from yarrow.tool.limits import Smallest
 from yarrow.tool.paths import quote_path
 
 MAX_LISTING_SECONDS = 2.0
-"""How long is looked; somebody waits for it with a finger on a key."""
+"""Time limit of a search in seconds; the user waits for it while typing."""
 
 
 class FileCompletions(Struct, frozen=True):
-    """Paths as the prefix begins them, a directory's with a slash behind it, and whether there are more."""
+    """Completed paths, directories with a trailing slash, and whether more exist."""
 
     paths: tuple[str, ...]
     has_more: bool = False
@@ -25,11 +25,11 @@ class FileCompletions(Struct, frozen=True):
 def complete_files(
     directory: Path, prefix: str, stop: threading.Event, *, limit: int, workspace: Workspace
 ) -> FileCompletions:
-    """Return what begins with `prefix`, as a path or, without a slash, by its name; at most `limit` paths.
+    """Return at most `limit` paths that start with `prefix` or, if it has no slash, whose last name does.
 
-    `directory` is the real one of what goes before the last slash of the prefix. Ignore files are honoured, though
-    not for that directory itself; what file tools leave out of `workspace` is left out here. After
-    `MAX_LISTING_SECONDS` it is what was found until then, and there may be more.
+    `directory` is the real directory of everything before the last slash of the prefix. Ignore files apply, except to
+    that directory itself; paths that file tools exclude from `workspace` are omitted. After `MAX_LISTING_SECONDS` the
+    result is incomplete and `has_more` is set.
     """
     below, slash, name = prefix.rpartition("/")
     found: Smallest[list[str]] = Smallest(limit)
@@ -39,12 +39,12 @@ def complete_files(
         if time.monotonic() > deadline:
             return FileCompletions(_quote_paths(found), has_more=True)
         *above, last = entry.path.split("/")
-        # By its name alone a file is meant wherever it lies; with a slash the path says where.
+        # A bare name matches at any depth; a slash makes it a path.
         is_meant = entry.path.startswith(name) or (not slash and last.startswith(name))
         if not is_meant or workspace.is_excluded(real := f"{directory}/{entry.path}"):
             continue
         if entry.is_dir or not (workspace.is_secret_name(real) or linked.has(real)):
-            # The nearest first: fewer names before more.
+            # Nearest first: fewer parent directories.
             found.add([f"{len(above):04}", f"{below}{slash}{entry.path}{'/' * entry.is_dir}"])
     return FileCompletions(_quote_paths(found), has_more=found.count > limit)
 

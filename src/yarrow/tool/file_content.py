@@ -1,4 +1,4 @@
-"""Tells what the bytes of a file are: a binary file or text, and of which encoding."""
+"""Detection and decoding of file content: binary or text, and its encoding."""
 
 import codecs
 from contextlib import suppress
@@ -7,14 +7,14 @@ from msgspec import Struct
 
 UTF8_BOM = codecs.BOM_UTF8
 SNIFF_BYTES = 8_192
-"""How much of the start of a file tells what it is."""
+"""Bytes at the start of a file by which its kind is detected."""
 FALLBACK_ENCODING = "latin-1"
-"""The encoding of text that is not UTF-8: every byte is a character, so that nothing is lost on the way back."""
+"""Encoding of text that is not UTF-8: every byte maps to a character, so that it round-trips."""
 
 UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _UTF16_ENCODINGS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _KEEP_SURROGATES = "surrogatepass"
-"""Halves of characters that stand alone come back as they were."""
+"""Error handler that round-trips unpaired surrogates."""
 _BINARY_KINDS = {
     b"%PDF-": "a PDF document",
     b"PK\x03\x04": "a zip archive",
@@ -25,25 +25,25 @@ _BINARY_KINDS = {
 
 
 class DecodedText(Struct, frozen=True):
-    """The text of a file, without the BOM, and how it was encoded."""
+    """Text of a file without its BOM, and how it was encoded."""
 
     text: str
     encoding: str
     bom: bytes
 
     def encode(self, text: str) -> bytes:
-        """Return other text as this file has it. Raises UnicodeEncodeError when its encoding cannot say it."""
+        """Encode other text like this file. Raises UnicodeEncodeError if the encoding lacks a character."""
         is_utf16 = self.encoding in _UTF16_ENCODINGS.values()
         return self.bom + text.encode(self.encoding, _KEEP_SURROGATES if is_utf16 else "strict")
 
 
 def is_utf16(start: bytes) -> bool:
-    """Whether a file is UTF-16, by its BOM."""
+    """Return whether a file starts with a UTF-16 BOM."""
     return start.startswith(UTF16_BOMS) and not start.startswith(codecs.BOM_UTF32_LE)
 
 
 def find_binary_kind(start: bytes) -> str:
-    """Return what a file that is not text is, by its first bytes, empty when it is text."""
+    """Return the kind of a binary file, by its first bytes; empty if it is text."""
     if start.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
         return "UTF-32 text, which is not supported (try: iconv -f UTF-32 -t UTF-8)"
     if is_utf16(start):
@@ -55,9 +55,9 @@ def find_binary_kind(start: bytes) -> str:
 
 
 def decode_text(data: bytes) -> DecodedText:
-    """Decode a file: as UTF-16 by its BOM, as UTF-8 when it is, else by `FALLBACK_ENCODING`.
+    """Decode a file: UTF-16 if it has the BOM, UTF-8 if it is valid, else `FALLBACK_ENCODING`.
 
-    UTF-16 that ends in the middle of a character is none.
+    UTF-16 that ends within a character is not accepted as such.
     """
     if is_utf16(data):
         bom, body = data[:2], data[2:]

@@ -1,4 +1,4 @@
-"""The tool `find`: paths of files or directories that match a glob."""
+"""The tool `find`: lists the files or directories that match a glob."""
 
 import os
 import threading
@@ -25,7 +25,7 @@ from yarrow.tool.ripgrep import RipgrepError, find_ripgrep, list_files_with_ripg
 from yarrow.tool.worker_thread import run_in_thread
 
 DEFAULT_FIND_LIMIT = 1_000
-"""Paths shown unless the call says otherwise."""
+"""Default maximum of paths shown."""
 
 
 class FindArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,7 +46,7 @@ class Find:
     access = Access.file()
 
     async def run(self, arguments: FindArguments, context: ToolContext) -> AsyncIterator[Progress | Result]:
-        """Yield the paths, sorted, a directory's with a slash behind it."""
+        """Yield the sorted paths, directories with a trailing slash."""
         search = await run_in_thread(partial(_prepare_search, arguments, context))
         if isinstance(search, ToolFailed):
             yield search
@@ -57,7 +57,7 @@ class Find:
         yield search.make_result()
 
     async def preview(self, arguments: FindArguments, context: ToolContext) -> Result:
-        """Say what would be looked for."""
+        """Describe what would be searched for."""
         return Done(f"Would look for {arguments.pattern!r} below {arguments.path} in {context.cwd}.")
 
 
@@ -71,7 +71,7 @@ def _prepare_search(
     try:
         if not real.exists():
             return ToolFailed(describe_missing(path, arguments.path))
-    except OSError as error:  # a name that is too long, a directory that may not be entered
+    except OSError as error:  # name too long, or directory not accessible
         return ToolFailed(describe_os_error(error, arguments.path))
     if not real.is_dir():
         return ToolFailed(f"{arguments.path} is not a directory.")
@@ -80,7 +80,7 @@ def _prepare_search(
 
 
 def _list_names(directory: Path) -> set[str]:
-    """Return the names in a directory that no link leads to. Raises OSError."""
+    """Return the names in a directory reached without symlinks. Raises OSError."""
     descriptor = open_beneath(Path(directory.anchor), directory, os.O_RDONLY | system.DIRECTORY)
     try:
         return set(system.listdir_at(descriptor))
@@ -89,7 +89,7 @@ def _list_names(directory: Path) -> set[str]:
 
 
 class _FindSearch:
-    """One search, by ripgrep or by ourselves, with the same result."""
+    """One search, by ripgrep or in this process, with the same result."""
 
     def __init__(self, arguments: FindArguments, root: Path, prefix: str, *, workspace: Workspace, glob: Glob) -> None:
         self._arguments = arguments
@@ -108,7 +108,7 @@ class _FindSearch:
         self._closed = 0
 
     async def search_with_ripgrep(self, program: str) -> bool:
-        """Look; return False when ripgrep refused."""
+        """Search; return False if ripgrep failed, so that `search_in_process` must be called."""
         try:
             async with aclosing(list_files_with_ripgrep(program, self._root)) as paths:
                 async for path in paths:
@@ -119,7 +119,7 @@ class _FindSearch:
         return await run_in_thread(self._all_exist)
 
     def _all_exist(self, _stop: threading.Event) -> bool:
-        """Whether all that would be shown is reached without a link: ripgrep may have met one that is gone again."""
+        """Return whether all paths to show are free of symlinks: ripgrep may have followed one that is gone now."""
         kept = self._found.list_smallest()
         try:
             known = {above: _list_names(self._root.joinpath(*above)) for above in {tuple(names[:-1]) for names in kept}}
@@ -128,7 +128,7 @@ class _FindSearch:
         return all(names[-1] in known[tuple(names[:-1])] for names in kept)
 
     def search_in_process(self, stop: threading.Event) -> None:
-        """Look, from the start."""
+        """Search from the start."""
         self._start()
         deadline = time.monotonic() + MAX_SEARCH_SECONDS
         for entry in walk(self._root, stop):
@@ -139,7 +139,7 @@ class _FindSearch:
                 self._add_path(entry.path)
 
     def make_result(self) -> Result:
-        """Return what was found so far."""
+        """Return the result so far."""
         slash = "/" if self._arguments.type == "directory" else ""
         lines = [quote_path(f"{self._prefix}{'/'.join(names)}{slash}") for names in self._found.list_smallest()]
         if not lines:

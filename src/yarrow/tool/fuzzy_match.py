@@ -1,4 +1,4 @@
-"""Finds a text that a model copied not quite right: trailing space, forms of a character, quotes and dashes."""
+"""Search for text that a model copied inexactly: trailing whitespace, Unicode forms, quotes and dashes."""
 
 import unicodedata
 from bisect import bisect_right
@@ -10,15 +10,15 @@ _EQUIVALENTS = str.maketrans(
     | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-")
     | dict.fromkeys("\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", " ")
 )
-"""Characters that are taken for another in a loose match."""
+"""Characters that are equivalent in a fuzzy match."""
 
 
 def find_fuzzy(text: str, wanted: str) -> tuple[int, int] | None:
-    """Return where `wanted` is, as start and stop in `text`, when there is exactly one place it can mean.
+    """Return the start and stop of `wanted` in `text` if there is exactly one match.
 
-    Both hold line feeds alone. The span is of `text` as it is: it holds no trailing space but between its lines.
+    Both must have LF line endings. The span refers to the original `text`; it does not end with trailing whitespace.
     """
-    # The last line of `wanted` may be the start of a longer one, and so keeps its trailing space.
+    # The last line of `wanted` may be the start of a longer one and therefore keeps its trailing whitespace.
     head, separator, tail = wanted.rpartition("\n")
     plain = ("\n".join(map(_normalize_line, head.split("\n"))) + separator if separator else "") + _normalize(tail)
     if not plain.strip():
@@ -42,7 +42,7 @@ def find_fuzzy(text: str, wanted: str) -> tuple[int, int] | None:
 
 
 def _normalize(line: str) -> str:
-    """Return the line with characters that are taken for one another made the same, and decomposed."""
+    """Return the line decomposed, with equivalent characters unified."""
     return unicodedata.normalize("NFD", line.translate(_EQUIVALENTS))
 
 
@@ -51,6 +51,6 @@ def _normalize_line(line: str) -> str:
 
 
 def _find_column(line: str, wanted: int) -> int | None:
-    """Return the column of `line` whose place in `_alike(line)` is `wanted`, None in the middle of a character."""
+    """Return the column of `line` at offset `wanted` of its normalized form; None within a character."""
     places = [0, *accumulate(len(_normalize(character)) for character in line)]
     return places.index(wanted) if wanted in places else None

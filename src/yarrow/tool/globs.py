@@ -1,4 +1,4 @@
-"""Matches paths against globs as developers write them: `*.py`, `src/**/*.ts`, `*.{js,jsx}`, `!*.min.js`."""
+"""Matching of paths against globs such as `*.py`, `src/**/*.ts`, `*.{js,jsx}` and `!*.min.js`."""
 
 import fnmatch
 import os
@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import TypeAlias
 
 MAX_ALTERNATIVES = 64
-"""The most globs that braces make of one; of more, the rest is left out."""
+"""Maximum globs that braces expand to; the rest are dropped."""
 
 NameMatcher: TypeAlias = Callable[[str], object] | None
-"""Whether a name matches; None stands for `**`, any number of names."""
+"""Tests one name; None is `**`, which matches any number of names."""
 
 
 ESCAPED_CHARACTER = re.compile(r"\\([*?\[\]{}!\\])")
 
 
 class Glob:
-    """One glob. Without a slash it matches the last name of a path, with a slash the whole path.
+    """A glob. Without a slash it matches the last name of a path, with a slash the whole path.
 
-    Brackets match themselves as well as a set of characters. Where `app/[id]` exists, `app/[id]/*` matches it alone.
+    Brackets match themselves as well as a set of characters. If `app/[id]` exists, `app/[id]/*` matches only below it.
     """
 
     def __init__(self, pattern: str, *roots: Path) -> None:
@@ -33,13 +33,13 @@ class Glob:
         self._alternatives = [_compile_path(one, roots if self._whole else ()) for one in alternatives]
 
     def matches(self, path: str) -> bool:
-        """Whether a path, relative and with slashes, matches."""
+        """Return whether a relative path with slashes matches."""
         names = path.split("/") if self._whole else [path.rpartition("/")[2]]
         return any(match_names(alternative, names) for alternative in self._alternatives) != self._inverted
 
 
 def describe_scope(pattern: str) -> str:
-    """Return how a pattern that reaches outside is understood, for a search without a result; empty for any other."""
+    """Return a note for a search without results if the pattern points outside the searched directory; else empty."""
     is_outside = pattern.startswith(("/", "~/")) or ".." in pattern.split("/")
     return "a glob matches only below path; set path to search another directory" if is_outside else ""
 
@@ -57,9 +57,9 @@ def _expand_braces(pattern: str) -> list[str]:
 
 
 def _make_relative(pattern: str, roots: Sequence[Path]) -> str:
-    """Return a pattern that starts with a root as one anchored there; any other unchanged."""
+    """Return a pattern that starts with a root anchored there; return any other unchanged."""
     if pattern.startswith("~/") and not _exists("~", roots):
-        pattern = os.path.expanduser(pattern)  # noqa: PTH111  (Path would also take ~somebody, and raise)
+        pattern = os.path.expanduser(pattern)  # noqa: PTH111  (Path would also expand ~user, and raise)
     for root in roots:
         start = f"{str(root).rstrip('/')}/"
         if pattern.startswith(start):
@@ -72,7 +72,7 @@ def _exists(name: str, roots: Sequence[Path]) -> bool:
 
 
 def _compile_path(pattern: str, roots: Sequence[Path]) -> list[NameMatcher]:
-    """Return what each name of a path must match; a leading part that exists as written matches only itself."""
+    """Compile the names of a pattern; its leading part that exists literally matches only itself."""
     names: list[NameMatcher] = []
     written: list[str] = []
     is_literal = bool(roots)
@@ -89,7 +89,7 @@ def _compile_path(pattern: str, roots: Sequence[Path]) -> list[NameMatcher]:
 
 
 def _make_expression(name: str) -> str:
-    """Return a regular expression for a name: its brackets as sets, as themselves, and with escapes resolved."""
+    """Return a regular expression for a name: its brackets as sets, literally, and with escapes resolved."""
     if "[" not in name and "\\" not in name:
         return fnmatch.translate(name)
     unescaped = ESCAPED_CHARACTER.sub(lambda match: f"[{match[1]}]" if match[1] in "*?[" else match[1], name)
@@ -98,25 +98,25 @@ def _make_expression(name: str) -> str:
 
 
 def compile_names(pattern: str) -> list[NameMatcher]:
-    """Return what each name of a path must match, for a line of an ignore file."""
+    """Compile the names of a pattern in an ignore file."""
     names: list[NameMatcher] = []
     for name in pattern.strip("/").split("/"):
         if name == "**":
-            names += [None] if names[-1:] != [None] else []  # two in a row mean what one does
+            names += [None] if names[-1:] != [None] else []  # consecutive `**` are equivalent to one
         else:
             names.append(re.compile(fnmatch.translate(name.replace("[^", "[!"))).match)
     return names
 
 
 def match_names(pattern: Sequence[NameMatcher], names: Sequence[str]) -> bool:
-    """Whether the names match, trying all ways to read `**` at once, so that many of them cost no more than one."""
+    """Return whether the names match. Follows all readings of `**` at once, so that several cost no more than one."""
     at = _find_reachable(pattern, 0)
     for name in names:
         step: set[int] = set()
         for place in at - {len(pattern)}:
             part = pattern[place]
             if part is None:
-                step |= _find_reachable(pattern, place)  # `**` takes the name and goes on
+                step |= _find_reachable(pattern, place)  # `**` consumes the name and remains
             elif part(name):
                 step |= _find_reachable(pattern, place + 1)
         at = step
@@ -124,7 +124,7 @@ def match_names(pattern: Sequence[NameMatcher], names: Sequence[str]) -> bool:
 
 
 def _find_reachable(pattern: Sequence[NameMatcher], place: int) -> set[int]:
-    """Return the place, and those reached from it when each `**` that follows stands for no name."""
+    """Return the place and all places reached from it by letting each following `**` match no name."""
     reached = {place}
     while place < len(pattern) and pattern[place] is None:
         place += 1

@@ -1,4 +1,4 @@
-"""The tool `grep`: lines of files that match a pattern."""
+"""The tool `grep`: finds the lines of files that match a pattern."""
 
 import asyncio
 import re
@@ -20,19 +20,19 @@ from yarrow.tool.ripgrep import RipgrepError, find_hits_with_ripgrep, find_ripgr
 from yarrow.tool.worker_thread import run_in_thread
 
 DEFAULT_GREP_LIMIT = 100
-"""Matching lines shown unless the call says otherwise."""
+"""Default maximum of matching lines shown."""
 MAX_CONTEXT_LINES = 50
 CONFIRM_BATCH_FILES = 64
-"""Files whose hits are confirmed in one go; as many wait at most."""
+"""Files whose hits are confirmed in one batch; at most this many are pending."""
 SIZE_BATCH_FILES = 4_096
-"""Maximum files whose size is read in one go; as many wait at most."""
+"""Files whose size is read in one batch; at most this many are pending."""
 LINE_FEED_PATTERN = r"(?<!\\)(?:\\\\)*\\n"
-"""A line feed as a pattern writes it."""
+"""A line feed escape in a pattern."""
 TIMEOUT_NOTE = f"the search was stopped after {MAX_SEARCH_SECONDS:g} s; narrow it"
 
 
 class GrepArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of `grep`; `context` is lines before and after each match."""
+    """Arguments of `grep`; `context` is the number of lines before and after each match."""
 
     pattern: str
     path: str = "."
@@ -52,7 +52,7 @@ class Grep:
     access = Access.file()
 
     async def run(self, arguments: GrepArguments, context: ToolContext) -> AsyncIterator[Progress | Result]:
-        """Yield the matching lines as `path:line:text`, in order of paths."""
+        """Yield the matching lines as `path:line:text`, sorted by path."""
         search = await run_in_thread(partial(_prepare_search, arguments, context))
         if isinstance(search, ToolFailed):
             yield search
@@ -64,7 +64,7 @@ class Grep:
             yield search.make_result()
 
     async def preview(self, arguments: GrepArguments, context: ToolContext) -> Result:
-        """Say what would be searched."""
+        """Describe what would be searched."""
         return Done(f"Would search {arguments.path} in {context.cwd} for {arguments.pattern!r}.")
 
 
@@ -98,7 +98,7 @@ def _make_search(arguments: GrepArguments, context: ToolContext) -> "_GrepSearch
 
 
 class _GrepSearch:
-    """One search, by ripgrep or by ourselves, with the same result."""
+    """One search, by ripgrep or in this process, with the same result."""
 
     def __init__(
         self, arguments: GrepArguments, target: Path, prefix: str, *, context: ToolContext, glob: Glob | None
@@ -122,21 +122,21 @@ class _GrepSearch:
         self._glob = glob
         self._large = LargeFiles(prefix)
         self._is_partial = False
-        """Whether the search ended early, so that not all large files are known."""
+        """True if the search ended early, so that the list of large files is incomplete."""
         self._prefix = prefix
         self._output_filter = context.output_filter
         self._report = HitReport(self._query, prefix, self._output_filter)
         self._notes = [] if self._is_file else _list_notes(target, workspace)
 
     async def search_with_ripgrep(self, program: str) -> bool:
-        """Search; return False when ripgrep refused."""
-        # Ripgrep's own glob option would bring back what ignore files name, so only plain names are left to it.
+        """Search; return False if ripgrep failed, so that `search_in_process` must be called."""
+        # Ripgrep's own glob option overrides ignore files, so it only gets plain names.
         glob = self._arguments.glob
         globs = (glob,) if self._glob and re.fullmatch(r"[\w.*?-]+", glob) else ()
         if self._is_file:
             return await self._collect_hits(program, globs)
         async with asyncio.TaskGroup() as group:
-            # Ripgrep does not say which files it skipped.
+            # Ripgrep does not report the files it skipped for their size.
             listing = group.create_task(self._list_large(program, globs))
             is_done = await self._collect_hits(program, globs)
             if self._is_partial or not is_done:
@@ -162,7 +162,7 @@ class _GrepSearch:
         return True
 
     async def _list_large(self, program: str, globs: tuple[str, ...]) -> None:
-        """List the files that are too large for the search."""
+        """List the files that are too large to search."""
         names: list[str] = []
         try:
             async with aclosing(list_files_with_ripgrep(program, self._target, globs=globs)) as paths:
@@ -179,7 +179,7 @@ class _GrepSearch:
         await run_in_thread(lambda _stop: self._large.add_from(self._target, names, self._is_wanted))
 
     def _report_hits(self, waiting: list[FileHits], stop: threading.Event) -> bool:
-        """Report hits that were confirmed; return whether more are wanted."""
+        """Report the hits that can be confirmed; return whether more are wanted."""
         for hits in waiting:
             confirmed = self._confirm_hits(hits, stop)
             if confirmed is not None and not self._report.add(confirmed):
@@ -188,9 +188,9 @@ class _GrepSearch:
         return not stop.is_set()
 
     def _confirm_hits(self, hits: FileHits, stop: threading.Event) -> FileHits | None:
-        """Return the hits when the file holds them, else what is found in it now.
+        """Return the hits if the file contains them, else search it again.
 
-        Ripgrep opens paths in which a link may stand by then; what it found behind one is nobody's to see.
+        Ripgrep opens paths that may have become symlinks meanwhile; hits behind one must not be shown.
         """
         from yarrow.tool.search import Searcher, SearchError, contains_hits
 
@@ -202,8 +202,8 @@ class _GrepSearch:
         return None
 
     def search_in_process(self, stop: threading.Event) -> Result:
-        """Search, from the start, and return the result."""
-        from yarrow.tool.search import LargeFiles, Searcher, SearchError, search_directory  # without ripgrep alone
+        """Search from the start and return the result."""
+        from yarrow.tool.search import LargeFiles, Searcher, SearchError, search_directory  # only without ripgrep
 
         self._report, self._large = HitReport(self._query, self._prefix, self._output_filter), LargeFiles(self._prefix)
         self._is_partial = False
@@ -226,7 +226,7 @@ class _GrepSearch:
         return self.make_result()
 
     def make_result(self) -> Result:
-        """Return what was found so far."""
+        """Return the result so far."""
         glob_note = describe_scope(self._arguments.glob) if self._glob and self._report.is_empty() else ""
         notes = [note for note in ("" if self._is_partial else self._large.format_note(), glob_note) if note]
         return Done(self._report.format([*self._notes, *notes]))
@@ -241,7 +241,7 @@ class _GrepSearch:
 
 
 def _list_notes(directory: Path, workspace: Workspace) -> list[str]:
-    """Tell of files that are left out. It looks at names alone: what is in them must not show in any way."""
+    """Return notes about excluded files. Only names are examined: the content must not influence the result."""
     secret = (path for path in directory.iterdir() if workspace.is_secret_name(str(path)))
     names = sorted(quote_path(path.name) for path in secret if path.is_symlink() or not path.is_dir())
     secrets = f"{', '.join(names)} not searched: secrets" if names else ""

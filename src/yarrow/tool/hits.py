@@ -1,4 +1,4 @@
-"""What a search found, file by file, and the bounded report of it; both ways to search end here."""
+"""Hits of a search by file, and their bounded report, for both ways to search."""
 
 from collections.abc import Callable
 
@@ -10,46 +10,46 @@ from yarrow.tool.limits import MAX_RESULT_BYTES, MAX_RESULT_LINES, drop_partial_
 from yarrow.tool.paths import quote_path
 
 MAX_LINE_CHARACTERS = 500
-"""The most of a line that is shown."""
+"""Maximum characters shown of a line."""
 MAX_SEARCH_SECONDS = 30.0
-"""The longest a search may take."""
+"""Time limit of a search in seconds."""
 MAX_SEARCHED_BYTES = 67_108_864
-"""Larger files are passed over; 64 MiB."""
+"""Maximum bytes of a searched file, 64 MiB; larger files are skipped."""
 MAX_COUNTED_MATCHES = 10_000
-"""A search ends when it has found so many, shown or not."""
+"""Matches, shown or not, after which a search ends."""
 
 
 class SearchQuery(Struct, frozen=True):
-    """What is looked for."""
+    """Parameters of a search."""
 
     pattern: str
     literal: bool
     ignore_case: bool
     context: int
     limit: int
-    """The most matching lines that are shown."""
+    """Maximum matching lines shown."""
 
 
 class FileHits:
-    """The matching lines of one file with the lines around them, kept while they can still be shown."""
+    """Matching lines of one file with their context, kept as long as they can still be shown."""
 
     def __init__(self, path: str, limit: int) -> None:
         self.path = path
         self.matches = 0
         self.is_binary = False
         self.lines: list[tuple[int, str, bool]] = []
-        """Number from 1, text, and whether it matches."""
+        """Line number from 1, text, and whether it matches."""
         self._limit = limit
 
     def add(self, number: int, line: str, *, is_match: bool) -> None:
-        """Take a line, in order."""
+        """Add a line, in order."""
         self.matches += is_match
         if self.matches <= self._limit:
             self.lines.append((number, line, is_match))
 
 
 class HitReport:
-    """Writes hits down until a limit, and counts the rest."""
+    """Formats hits up to a limit and counts the rest."""
 
     def __init__(self, query: SearchQuery, prefix: str, output_filter: Callable[[], OutputFilter]) -> None:
         self._query = query
@@ -63,7 +63,7 @@ class HitReport:
         self._files = 0
 
     def add(self, hits: FileHits) -> bool:
-        """Take the hits of a file; return whether more are wanted."""
+        """Add the hits of a file; return whether more are wanted."""
         self._files += 1
         path = quote_path(self._prefix + hits.path)
         if hits.is_binary:
@@ -84,11 +84,11 @@ class HitReport:
         return self._matches < MAX_COUNTED_MATCHES
 
     def is_empty(self) -> bool:
-        """Whether no match was found."""
+        """Return whether no match was found."""
         return not self._matches
 
     def format(self, notes: list[str]) -> str:
-        """Return the report with notes behind it."""
+        """Return the report, followed by notes."""
         if not self._matches:
             return "\n".join([f"No matches for {self._query.pattern!r}.", *(f"[{note}]" for note in notes)])
         if self._shown_matches < self._matches:
@@ -99,7 +99,7 @@ class HitReport:
 
     def _append_line(self, line: str, *, is_match: bool) -> None:
         size = len(line.encode("utf-8", "replace")) + 1
-        self._is_full |= (  # and then nothing after it is shown either, or there would be holes
+        self._is_full |= (  # once full, drop everything after it too, so that there are no gaps
             len(self._shown) >= MAX_RESULT_LINES
             or self._shown_bytes + size > MAX_RESULT_BYTES
             or (is_match and self._shown_matches >= self._query.limit)
@@ -112,7 +112,7 @@ class HitReport:
 
 
 def shorten_line(line: str, output_filter: Callable[[], OutputFilter]) -> str:
-    """Return at most `MAX_LINE_CHARACTERS` of a line, with a mark when it is cut."""
+    """Return at most `MAX_LINE_CHARACTERS` of a line, with a note if it is truncated."""
     if len(line) <= MAX_LINE_CHARACTERS:
         return line
     shown = drop_partial_secret(line[:MAX_LINE_CHARACTERS].encode("utf-8", "surrogatepass"), output_filter()).decode(
@@ -122,7 +122,7 @@ def shorten_line(line: str, output_filter: Callable[[], OutputFilter]) -> str:
 
 
 def decode_line(line: bytes) -> str:
-    """Return a line without its end; one that is not UTF-8 is read as Latin-1."""
+    """Return a line without its line ending, decoded as Latin-1 if it is not UTF-8."""
     line = line.removesuffix(b"\n").removesuffix(b"\r")
     try:
         return line.decode()

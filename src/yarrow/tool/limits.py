@@ -1,4 +1,4 @@
-"""How long a result may be, and how text is made fit to be a result."""
+"""Size limits of results, and the sanitizing of text for them."""
 
 from typing import Generic, TypeVar
 
@@ -8,52 +8,52 @@ T = TypeVar("T", str, list[str])
 
 MAX_RESULT_LINES = 2_000
 MAX_RESULT_BYTES = 51_200
-"""50 KiB of UTF-8; whichever of the two comes first ends a result."""
+"""Maximum lines, and bytes of UTF-8 (50 KiB), of a result; whichever is reached first."""
 MAX_NOTE_LINES = 10
 MAX_NOTE_BYTES = 4_096
-"""What a tool's own notes may add, about what was left out and where the rest is."""
+"""Additional lines and bytes for a tool's own notes, such as what was omitted and where to find it."""
 MAX_PROGRESS_BYTES = 8_192
-"""The most one piece of partial output holds; of more, the end is kept."""
+"""Maximum bytes of one piece of partial output; longer ones keep their end."""
 MAX_DIFF_BYTES = 51_200
-"""The most a diff holds; of more, the start is kept."""
+"""Maximum bytes of a diff; longer ones keep their start."""
 
 
 def decode_output(data: bytes) -> str:
-    """Decode output: what is not UTF-8 becomes U+FFFD and NUL becomes U+2400, so that any file and wire can hold it.
+    """Decode output so that any file or message can contain it: invalid UTF-8 becomes U+FFFD, NUL becomes U+2400.
 
-    Other control characters stay, escape sequences too: whoever draws on a terminal leaves them out there.
+    Other control characters and escape sequences are kept; the terminal UI removes them when it renders.
     """
     return data.decode("utf-8", "replace").replace("\0", "\u2400")
 
 
 def replace_unstorable(text: str) -> str:
-    """Return the text as any file and wire can hold it: lone surrogates become `?`, NUL becomes U+2400."""
+    """Return the text as any file or message can contain it: lone surrogates become `?`, NUL becomes U+2400."""
     return text.encode("utf-8", "replace").decode().replace("\0", "\u2400")
 
 
 def take_first_bytes(text: str, size: int) -> str:
-    """Return the longest start of the text that is at most `size` bytes of UTF-8."""
+    """Return the longest prefix of the text that has at most `size` bytes in UTF-8."""
     return text if len(text) * 4 <= size else text.encode()[:size].decode("utf-8", "ignore")
 
 
 def take_last_bytes(text: str, size: int) -> str:
-    """Return the longest end of the text that is at most `size` bytes of UTF-8."""
+    """Return the longest suffix of the text that has at most `size` bytes in UTF-8."""
     return text if len(text) * 4 <= size else text.encode()[-size:].decode("utf-8", "ignore")
 
 
 def count_lines(text: str) -> int:
-    """Return the number of lines; a last one need not end in a line feed."""
+    """Return the number of lines; the last one need not end in a line feed."""
     return text.count("\n") + (1 if text and not text.endswith("\n") else 0)
 
 
 def drop_partial_secret(start: bytes, output_filter: OutputFilter) -> bytes:
-    """Return the start of a text without the start of a secret at its end, which would pass for an ordinary word."""
+    """Return the start of a text without a partial secret at its end, which would not be recognized as one."""
     output_filter.feed(start)
     return start[: len(start) - len(output_filter.flush())]
 
 
 def limit_text(text: str, output_filter: OutputFilter) -> str:
-    """Return the text within the limits of a result and of its notes; when it is cut it says how much there was."""
+    """Truncate the text to the limits of a result and its notes; the note added states the full size."""
     total, lines = len(text.encode()), count_lines(text)
     if total <= MAX_RESULT_BYTES + MAX_NOTE_BYTES and lines <= MAX_RESULT_LINES + MAX_NOTE_LINES:
         return text
@@ -65,7 +65,7 @@ def limit_text(text: str, output_filter: OutputFilter) -> str:
 
 
 def limit_diff(diff: str) -> str:
-    """Return the diff within `MAX_DIFF_BYTES`, cut after a whole line; when it is cut it says so."""
+    """Truncate the diff to `MAX_DIFF_BYTES` after a complete line, with a note."""
     total = len(diff.encode())
     if total <= MAX_DIFF_BYTES:
         return diff
@@ -74,33 +74,33 @@ def limit_diff(diff: str) -> str:
 
 
 def format_size(size: int) -> str:
-    """Return a number of bytes as it is told."""
+    """Format a number of bytes."""
     return f"{size:,} byte{'' if size == 1 else 's'}"
 
 
 def pluralize(count: int, noun: str) -> str:
-    """Return a count and its noun: `1 match`, `2 matches`, `3 lines`."""
+    """Return a count with its noun: `1 match`, `2 matches`, `3 lines`."""
     if count == 1:
         return f"1 {noun}"
     return f"{count:,} {noun}{'es' if noun.endswith(('ch', 's')) else 's'}"
 
 
 class Smallest(Generic[T]):
-    """Keeps the smallest `limit` of all that it is given, and counts the rest."""
+    """Keeps the smallest `limit` items and counts all."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._kept: list[T] = []
         self.count = 0
-        """How many it was given."""
+        """Number of items added."""
 
     def add(self, item: T) -> None:
-        """Take one; at most twice the limit is held at a time."""
+        """Add an item; at most twice the limit are held at a time."""
         self.count += 1
         self._kept.append(item)
         if len(self._kept) >= 2 * self._limit:
             self._kept = self.list_smallest()
 
     def list_smallest(self) -> list[T]:
-        """Return the smallest, in order."""
+        """Return the smallest items, sorted."""
         return sorted(self._kept)[: self._limit]

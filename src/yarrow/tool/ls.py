@@ -1,4 +1,4 @@
-"""The tool `ls`: the names in one directory."""
+"""The tool `ls`: lists the names in one directory."""
 
 import os
 import threading
@@ -17,7 +17,7 @@ from yarrow.tool.paths import describe_missing, describe_os_error, locate, quote
 from yarrow.tool.worker_thread import run_in_thread
 
 DEFAULT_LS_LIMIT = 500
-"""Names shown unless the call says otherwise."""
+"""Default maximum of names shown."""
 
 
 class LsArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,11 +36,11 @@ class Ls:
     access = Access.file()
 
     async def run(self, arguments: LsArguments, context: ToolContext) -> AsyncIterator[Progress | Result]:
-        """Yield the names, sorted, a directory's with a slash behind it."""
+        """Yield the sorted names, directories with a trailing slash."""
         yield await run_in_thread(partial(self._list, arguments, context))
 
     async def preview(self, arguments: LsArguments, context: ToolContext) -> Result:
-        """Say what would be listed."""
+        """Describe what would be listed."""
         return Done(f"Would list {arguments.path} in {context.cwd}.")
 
     def _list(self, arguments: LsArguments, context: ToolContext, _stop: threading.Event) -> Result:
@@ -62,13 +62,13 @@ class Ls:
 
 
 def make_closed_filter(directory: Path, context: ToolContext) -> Callable[[str], bool]:
-    """Return what tells whether the rules of the settings close a name of a directory."""
+    """Return a predicate: whether the permission rules of the settings exclude a name in a directory."""
     real = context.workspace.realpath(directory)
-    return lambda name: context.workspace.is_excluded(os.path.join(real, name))  # noqa: PTH118 (a name may be a million)
+    return lambda name: context.workspace.is_excluded(os.path.join(real, name))  # noqa: PTH118 (maybe a million names)
 
 
 def format_listing(directory: int, limit: int, is_left_out: Callable[[str], bool]) -> str:
-    """Return the first `limit` names of an open directory, one a line, and how many there are. Raises OSError."""
+    """Return the first `limit` names of an open directory, one per line, and their total. Raises OSError."""
     names: Smallest[str] = Smallest(limit)
     left_out = 0
     with system.scandir_at(directory) as entries:
@@ -88,5 +88,5 @@ def format_listing(directory: int, limit: int, is_left_out: Callable[[str], bool
 def _is_directory(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link that leads to itself, or where nobody may look
+    except OSError:  # a symlink loop, or a target that is not accessible
         return False

@@ -1,4 +1,4 @@
-"""Writes a notebook down as its cells: what was typed, what came of it, and a note for what no text shows."""
+"""Rendering of a notebook as text: cell sources, their output, and a note for anything that is not text."""
 
 import re
 from typing import Literal
@@ -9,17 +9,17 @@ from msgspec import Struct, field
 from yarrow.tool.limits import pluralize
 
 MAX_OUTPUT_CHARACTERS = 8_192
-"""The most of one output that is shown."""
+"""Maximum characters shown of one output."""
 TERMINAL_SEQUENCE = r"\x1b\[[0-9;?]*[ -/]*[@-~]"
 DATA_URL = r"data:[\w.+-]+/[\w.+-]+(?:;[\w=.-]+)*;base64,[A-Za-z0-9+/=]*"
-"""A picture within the text of a cell."""
+"""Image embedded in the text of a cell."""
 
 CellText = str | list[str]
-"""A text, whole or in pieces."""
+"""Text, as one string or a list of lines."""
 
 
 class _NotebookOutput(Struct, frozen=True):
-    """What a cell put out, of whichever kind."""
+    """Output of a cell, of any type."""
 
     output_type: str
     name: str = ""
@@ -53,7 +53,7 @@ class _Notebook(Struct, frozen=True):
 
 
 def render_notebook(data: bytes) -> str | None:
-    """Return a notebook as text; None when it is none, or of a format before 4."""
+    """Render a notebook as text; None if the data is not a notebook of format 4."""
     try:
         notebook = msgspec.json.decode(data, type=_Notebook)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -90,7 +90,7 @@ def _render_output(output: _NotebookOutput) -> list[str]:
 
 
 def _to_text(value: object) -> str:
-    """Return the data of an output as text: pieces joined, anything else as JSON."""
+    """Return the data of an output as text: lines joined, anything else as JSON."""
     try:
         return _join_lines(msgspec.convert(value, CellText))
     except msgspec.ValidationError:

@@ -5,27 +5,27 @@ import re
 from pathlib import Path
 
 MAX_COMPARED_NAMES = 1_000
-"""How many names of a directory are looked at for one that was meant."""
+"""Maximum names in a directory compared to find a similar one."""
 
 
 def locate(text: str, cwd: Path) -> Path:
-    """Return the absolute path, with no link followed.
+    """Return the absolute path without following symlinks.
 
-    It is relative to `cwd`; `~` is the home directory; quoted names are those of `path_notation`. Models copy
-    the `@` of a mention: it is dropped when nothing is there by the name that has it.
+    Relative paths start at `cwd`; `~` is the home directory; names may be quoted as by `quote_path`. Models copy the
+    `@` of a mention: it is dropped if no file has such a name.
     """
     text = unquote_path(text)
     if text == "~" or text.startswith("~/"):
-        text = os.path.expanduser(text)  # noqa: PTH111  (Path would also take ~somebody, and raise)
+        text = os.path.expanduser(text)  # noqa: PTH111  (Path would also expand ~user, and raise)
     if text.startswith("@") and not os.path.lexists(cwd / text.split("/", 1)[0].replace("\0", "")):
         text = text[1:]
     return cwd / text
 
 
 def check_home(text: str, cwd: Path) -> str:
-    """Return why a path to write that begins with `~somebody/` is not taken, empty for any other.
+    """Return why a path to write that begins with `~name/` is rejected; empty for any other path.
 
-    Such a directory is never made, for what was meant is a home directory; one that exists is an ordinary name.
+    The model meant a home directory, so no directory of that name is created; an existing one is an ordinary name.
     """
     first, slash, _ = text.partition("/")
     if not slash or not first.startswith("~") or first == "~" or os.path.lexists(cwd / first.replace("\0", "")):
@@ -34,23 +34,23 @@ def check_home(text: str, cwd: Path) -> str:
 
 
 def format_path(path: Path, cwd: Path) -> str:
-    """Return the path as a model is told it: relative to `cwd` when it lies below, as written otherwise."""
+    """Return the path for the model: relative to `cwd` if it is below it, otherwise unchanged."""
     return quote_path(_make_relative(path, cwd))
 
 
 def make_prefix(directory: Path, cwd: Path) -> str:
-    """Return what goes before a path relative to `directory` to make it one relative to `cwd`."""
+    """Return the prefix that makes a path relative to `directory` relative to `cwd`."""
     name = _make_relative(directory, cwd)
     return "" if name == "." else f"{name.rstrip('/')}/"
 
 
 def describe_os_error(error: OSError | ValueError, name: str) -> str:
-    """Return what a file operation could not do, as the model is told."""
+    """Describe a failed file operation for the model."""
     return f"{name}: {error.strerror if isinstance(error, OSError) and error.strerror else error}."
 
 
 def describe_missing(path: Path, name: str) -> str:
-    """Return that a path does not exist, and which name beside it may have been meant."""
+    """Return that a path does not exist, with similar names in its directory."""
     import difflib
     import itertools
 
@@ -74,18 +74,17 @@ def _make_relative(path: Path, cwd: Path) -> str:
 
 
 PLAIN_PATH = r"(?!\")[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]*"
-"""Paths written as they are: no control characters, no ends of lines, nothing that is not UTF-8; such bytes are
-surrogates here."""
+"""Paths that need no quotes: no control characters, line separators, or invalid UTF-8 (surrogates here)."""
 QUOTED_NAME = r"(?:^|(?<=/))\"(?:[^\"\\]|\\.)*\"(?=/|$)"
-"""One or more whole names of a path, as a string of JSON."""
+"""One or more complete names of a path, as a JSON string."""
 UNPRINTABLE = r"[\x7f-\x9f\u2028\u2029\ud800-\udfff]"
-"""What JSON leaves as it is, though no line of text should hold it."""
+"""Characters that JSON does not escape but that must not appear in a line of text."""
 
 
 def quote_path(path: str) -> str:
-    r"""Return a path as a model is told it: as it is, or, when it holds odd characters, quoted: `"new\nline"`.
+    r"""Return a path for the model: unchanged or, if it contains unprintable characters, quoted: `"new\nline"`.
 
-    A path with a name that begins with a quotation mark is quoted too, so that every text means one path.
+    Also quotes a path in which a name begins with a quotation mark, so that every text denotes one path.
     """
     if re.fullmatch(PLAIN_PATH, path) and '/"' not in path:
         return path
@@ -96,12 +95,12 @@ def quote_path(path: str) -> str:
 
 
 def unquote_path(text: str) -> str:
-    """Return the path that a text means: whatever `told` quoted, whole or name by name, is had back."""
+    """Return the path that a text denotes; reverses `quote_path`, for the whole path or single names."""
     return re.sub(QUOTED_NAME, _unquote, text) if '"' in text else text
 
 
 def _unquote(found: re.Match[str]) -> str:
-    """Return what was quoted; quotation marks that `told` would not have made belong to the name."""
+    """Return the unquoted text; quotation marks that `quote_path` would not have produced belong to the name."""
     import json
 
     try:

@@ -1,4 +1,4 @@
-"""The tool `read`: a page of a text file, an image, or the names in a directory."""
+"""The tool `read`: returns a page of a text file, an image, or the names in a directory."""
 
 import io
 import os
@@ -24,16 +24,16 @@ from yarrow.tool.paths import describe_missing, describe_os_error, locate
 from yarrow.tool.worker_thread import run_in_thread
 
 CHUNK_BYTES = 1_048_576
-"""How much is read at once to count lines."""
+"""Bytes read at once to count lines."""
 MAX_UTF16_BYTES = 67_108_864
-"""The largest file of UTF-16 that is shown; 64 MiB."""
+"""Maximum bytes of a UTF-16 file; 64 MiB."""
 NOTEBOOK_SUFFIX = ".ipynb"
 MAX_NOTEBOOK_BYTES = 67_108_864
-"""Larger notebooks are shown as the text they are; 64 MiB."""
+"""Maximum bytes of a notebook to render, 64 MiB; larger ones are shown as plain JSON."""
 
 
 class ReadArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of `read`; `offset` is the first line, counted from 1, `limit` how many."""
+    """Arguments of `read`. `offset` is the first line, counted from 1; `limit` is the number of lines."""
 
     path: str
     offset: int = 1
@@ -53,12 +53,12 @@ class Read:
         yield await run_in_thread(partial(_read_path, arguments, context))
 
     async def preview(self, arguments: ReadArguments, context: ToolContext) -> Result:
-        """Say what would be read."""
+        """Describe what would be read."""
         return Done(f"Would read {arguments.path} in {context.cwd}.")
 
 
 class _TextPage(Struct):
-    """Whole lines of a file, as bytes; `cut` is the length of the first line when even that did not fit."""
+    """Complete lines of a file as bytes; `cut` is the length of the first line if even that exceeds the limit."""
 
     data: bytes
     lines: int
@@ -123,7 +123,7 @@ def _read_file(
 
 
 def _convert_to_text(file: BinaryIO, start: bytes, path: str) -> tuple[BinaryIO, str] | ToolFailed | None:
-    """Return what is shown in a file's stead, and a note; None for a file that is shown as it is."""
+    """Return the text to show instead of a file, with a note; None if the file is shown as it is."""
     size = os.fstat(file.fileno()).st_size
     if is_utf16(start):
         if size > MAX_UTF16_BYTES:
@@ -155,7 +155,7 @@ def _read_image(file: BinaryIO, size: int) -> Result:
 
 
 def _skip_lines(file: BinaryIO, lines: int, stop: threading.Event) -> int:
-    """Go `lines` lines ahead, or to the end; return how many there were."""
+    """Skip `lines` lines, or all if there are fewer; return the number of lines skipped."""
     skipped, last = 0, b"\n"
     while skipped < lines and not stop.is_set() and (piece := file.readline(CHUNK_BYTES)):
         skipped += piece.endswith(b"\n")
@@ -164,7 +164,7 @@ def _skip_lines(file: BinaryIO, lines: int, stop: threading.Event) -> int:
 
 
 def _read_page(file: BinaryIO, limit: int, stop: threading.Event, *, output_filter: OutputFilter) -> _TextPage:
-    """Take whole lines within the limits of a result; of a first line that is longer, what fits."""
+    """Read complete lines within the limits of a result; if the first line is too long, its start."""
     pieces: list[bytes] = []
     size = 0
     while len(pieces) < limit and (line := file.readline(MAX_RESULT_BYTES + 1)):
@@ -180,7 +180,7 @@ def _read_page(file: BinaryIO, limit: int, stop: threading.Event, *, output_filt
 
 
 def _drop_partial_character(data: bytes) -> bytes:
-    """Return the start of a line without the half of a character at its end, if it is UTF-8 at all."""
+    """Return the start of a line without a truncated character at its end, if it is UTF-8."""
     for size in range(len(data), len(data) - 4, -1):
         if decode_text(data[:size]).encoding != FALLBACK_ENCODING:
             return data[:size]
@@ -188,7 +188,7 @@ def _drop_partial_character(data: bytes) -> bytes:
 
 
 def _skip_rest_of_line(file: BinaryIO, line: bytes, stop: threading.Event) -> int:
-    """Go to the end of a line; return how long the rest was."""
+    """Skip to the end of a line; return the number of bytes skipped."""
     length = 0
     while line and not line.endswith(b"\n") and not stop.is_set():
         line = file.readline(CHUNK_BYTES)
@@ -197,7 +197,7 @@ def _skip_rest_of_line(file: BinaryIO, line: bytes, stop: threading.Event) -> in
 
 
 def _count_lines(file: BinaryIO, stop: threading.Event) -> int:
-    """Return how many lines follow."""
+    """Return the number of lines that follow."""
     lines, last = 0, b"\n"
     while not stop.is_set() and (chunk := file.read(CHUNK_BYTES)):
         lines += chunk.count(b"\n")

@@ -1,4 +1,4 @@
-"""The one place every tool call passes: look-up, validation, dry run, permission, and the limits of what comes back."""
+"""Registry of tools, and the single path of every call: lookup, validation, dry run, permission, output limits."""
 
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
@@ -16,18 +16,18 @@ from yarrow.tool.base import Done, Progress, Result, Tool, ToolContext, ToolFail
 from yarrow.tool.limits import MAX_PROGRESS_BYTES, limit_diff, limit_text, replace_unstorable, take_last_bytes
 
 Authorize = Callable[[Tool, Struct, ToolContext], Awaitable[ToolContext | ToolFailed]]
-"""Returns where a call may run, which may be wider than what it was given, or why it does not run."""
+"""Returns the context for a call, which may be wider than the one passed, or why the call must not run."""
 
 MAX_SHOWN_ARGUMENTS = 200
-"""Characters of invalid arguments that an error repeats."""
+"""Maximum characters of invalid arguments that an error repeats."""
 DRY_RUN_NOTE = "Dry run: nothing was changed."
 
 
 class ToolRegistry:
-    """All the tools there are, each under its own name."""
+    """All available tools by their unique names."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
-        """Hold the tools in their order. Raises ValueError when two have one name."""
+        """Register the tools in order. Raises ValueError if two have the same name."""
         self._tools: dict[str, Tool] = {}
         for tool in tools:
             if tool.name in self._tools:
@@ -36,26 +36,26 @@ class ToolRegistry:
         self._specs: dict[str, ToolSpec] = {}
 
     def names(self) -> tuple[str, ...]:
-        """Return the names, in order."""
+        """Return the names in order."""
         return tuple(self._tools)
 
     def specs(self, names: Iterable[str] | None = None) -> tuple[ToolSpec, ...]:
-        """Return the tools as a model sees them, those named or all, in the registry's order whatever theirs is."""
+        """Return the tools as a model sees them, either those named or all, always in the order of the registry."""
         wanted = set(self._tools if names is None else names)
         return tuple(self._get_spec(tool) for tool in self._tools.values() if tool.name in wanted)
 
     def is_read_only(self, name: str) -> bool:
-        """Whether a call of that name changes nothing; so it is for an unknown one, which only yields an error."""
+        """Return whether calls of that name change nothing; True for an unknown name, which only yields an error."""
         tool = self._tools.get(name)
         return tool is None or tool.read_only
 
     def get_access(self, name: str) -> Access:
-        """Return what a tool touches; an unknown one touches nothing that is known."""
+        """Return the access of a tool; `OTHER_ACCESS` if it is unknown."""
         tool = self._tools.get(name)
         return OTHER_ACCESS if tool is None else get_access(tool)
 
     def find_shell_tool(self) -> str:
-        """Return the name of the first tool that runs shell commands, empty if there is none."""
+        """Return the name of the first tool that runs shell commands; empty if there is none."""
         return next((name for name in self._tools if self.get_access(name).kind is ToolKind.SHELL), "")
 
     async def execute(
@@ -67,11 +67,11 @@ class ToolRegistry:
         dry_run: bool,
         offered: frozenset[str] | None = None,
     ) -> AsyncGenerator[Progress | Result]:
-        """Run one call: any number of `Progress`, then exactly one result, last, whatever happens but cancellation.
+        """Run one call: yield any number of `Progress`, then exactly one result, in every case but cancellation.
 
-        `permit` is asked last before the tool runs, or says what it would do; its errors are the caller's. `offered`
-        are the names the model was told; a call of another is a call of an unknown tool. Close the generator
-        (`contextlib.aclosing`), so that a tool that runs is ended at once.
+        `authorize` is called right before the tool runs or previews; its errors propagate. `offered` are the names that
+        the model knows; any other name is an unknown tool. Close the generator (`contextlib.aclosing`) to stop a
+        running tool immediately.
         """
         prepared = self._prepare(call, offered)
         if isinstance(prepared, ToolFailed):
@@ -88,7 +88,7 @@ class ToolRegistry:
                 yield piece
 
     def _prepare(self, call: ToolCall, offered: frozenset[str] | None) -> tuple[Tool, Struct] | ToolFailed:
-        """Return the tool and its valid arguments, or why the call is not run."""
+        """Return the tool and its valid arguments, or why the call cannot run."""
         tool = self._tools.get(call.name) if offered is None or call.name in offered else None
         if tool is None:
             return self._describe_unknown(call.name, offered)
@@ -115,7 +115,7 @@ class ToolRegistry:
 
 
 async def _run_tool(tool: Tool, arguments: Struct, context: ToolContext) -> AsyncGenerator[Progress | Result]:
-    """Run a tool, or in a dry run let it say what it would do; its result comes last, whatever it raises."""
+    """Run a tool, or preview it in a dry run; yields exactly one result at the end, whatever the tool raises."""
     result: Result = ToolFailed(f"The tool {tool.name} is broken: it ended without a result.")
     try:
         if context.dry_run and not tool.read_only:
@@ -127,7 +127,7 @@ async def _run_tool(tool: Tool, arguments: Struct, context: ToolContext) -> Asyn
                         yield item
                     else:
                         result = item
-    except Exception as error:  # noqa: BLE001  (a tool may be anybody's code, and the call must be answered)
+    except Exception as error:  # noqa: BLE001  (tools may be third-party code, and each call needs a result)
         reason = f"{type(error).__name__}: {error}".rstrip(": ")
         result = limit_result(ToolFailed(f"The tool {tool.name} failed: {reason}. Try another way."), context)
     yield result
@@ -136,7 +136,7 @@ async def _run_tool(tool: Tool, arguments: Struct, context: ToolContext) -> Asyn
 async def _check_output(
     output: AsyncIterator[Progress | Result], name: str, context: ToolContext
 ) -> AsyncGenerator[Progress | Result]:
-    """Pass on what a tool yields, within the limits; its result comes last, and is an error if the tool went on."""
+    """Yield a tool's output within the limits, its result last, which is an error if the tool continued after it."""
     result: Result | None = None
     try:
         async for item in output:
@@ -168,7 +168,7 @@ def _find_description(tool: Tool) -> str:
 
 
 def _describe_unreadable(call: ToolCall) -> str:
-    """Return what is wrong with arguments that are not a JSON object, with their beginning."""
+    """Return the error for arguments that are not a JSON object, with their beginning."""
     text = call.invalid_arguments
     try:
         msgspec.json.decode(text)
@@ -187,7 +187,7 @@ def _mark_dry_run(result: Result) -> Result:
 
 
 def limit_result(result: Result, context: ToolContext) -> Result:
-    """Return the result as it may be stored and sent: within the limits, and of characters any file can hold."""
+    """Return the result ready to be stored and sent: within the limits, with characters that any file can hold."""
     text = limit_text(replace_unstorable(result.text), context.output_filter())
     if isinstance(result, ToolFailed):
         return ToolFailed(text)

@@ -1,4 +1,4 @@
-"""Searches with ripgrep where it is installed, set to see exactly what our own walk and search see."""
+"""Search with ripgrep if it is installed, configured to match our own walk and search exactly."""
 
 import asyncio
 import os
@@ -24,17 +24,19 @@ from yarrow.tool.hits import MAX_SEARCH_SECONDS, MAX_SEARCHED_BYTES, FileHits, S
 from yarrow.tool.worker_thread import run_in_thread
 
 MAX_MEMORY_KIB = 1_048_576
-"""The most address space ripgrep is given, 1 GiB: an ignore file may be a link to a device that never ends."""
+"""Maximum address space of ripgrep in KiB, 1 GiB: an ignore file may be a symlink to an endless device."""
 MAX_CPU_SECONDS = 360
-"""The most processor time it is given: what its 12 threads, the most it starts, can use in `MAX_SEARCH_SECONDS`."""
+"""Maximum processor time of ripgrep in seconds: 12 threads, its maximum, times `MAX_SEARCH_SECONDS`."""
 BOUNDED_EXEC = f'exec 2>/dev/null; ulimit -c 0; ulimit -v {MAX_MEMORY_KIB}; ulimit -t {MAX_CPU_SECONDS}; exec "$@"'
-"""The shell sets the bounds, so that they hold for a ripgrep that outlives us too, and becomes ripgrep. Where
-one of them cannot be set it is done without. Messages go nowhere, for they would mix with results."""
+"""The shell sets the limits and then becomes ripgrep, so that they hold even if it outlives us.
+
+Limits that cannot be set are skipped. Messages are discarded, because they would mix with results.
+"""
 
 STALL_SECONDS = 0.5
-"""After that time it is looked whether ripgrep waits for a FIFO, ..."""
+"""Seconds after which ripgrep is checked for being blocked on a FIFO."""
 UNBLOCK_SECONDS = 0.05
-"""... and how far apart it is let go on then."""
+"""Seconds between two attempts to unblock it."""
 
 COMMON_OPTIONS = (
     *("--no-config", "--no-messages", "--no-mmap", "--color=never", "--hidden", "--glob=!.git"),
@@ -43,7 +45,7 @@ COMMON_OPTIONS = (
 
 
 class RipgrepError(Exception):
-    """Ripgrep did not do it; `timed_out` says that it took too long, else our own search has to."""
+    """Ripgrep failed. If `timed_out` is false, the search must be repeated in this process."""
 
     def __init__(self, *, timed_out: bool) -> None:
         super().__init__("ripgrep took too long" if timed_out else "ripgrep refused")
@@ -51,7 +53,7 @@ class RipgrepError(Exception):
 
 
 class _RipgrepText(Struct, frozen=True):
-    """A path or a line: as text, or in base64 when it is not UTF-8."""
+    """Path or line: as text, or in base64 if it is not UTF-8."""
 
     text: str = ""
     encoded: bytes | None = field(default=None, name="bytes")
@@ -73,10 +75,7 @@ class _RipgrepMessage(Struct, frozen=True):
 
 
 def find_ripgrep(workspace: Workspace) -> str | None:
-    """Return the path of ripgrep, None when it is not on PATH or nothing can bound it.
-
-    One inside the workspace is not run.
-    """
+    """Return the path of ripgrep; None if it is not found, cannot be limited, or is in the workspace."""
     if not system.ULIMIT_SHELL:
         return None
     found = find_program("rg", os.environ)
@@ -87,7 +86,7 @@ def find_ripgrep(workspace: Workspace) -> str | None:
 
 
 async def list_files_with_ripgrep(program: str, directory: Path, *, globs: tuple[str, ...] = ()) -> AsyncGenerator[str]:
-    """Yield the files below a directory, of these names if any, by relative path, in no order. Raises RipgrepError."""
+    """Yield the relative paths of files below a directory, limited to `globs`, unordered. Raises RipgrepError."""
     options = (*COMMON_OPTIONS, *_make_glob_options(globs), "--files", "--null", "./")
     async with aclosing(_read_records(program, directory, options)) as records:
         async for record in records:
@@ -97,7 +96,7 @@ async def list_files_with_ripgrep(program: str, directory: Path, *, globs: tuple
 async def find_hits_with_ripgrep(
     program: str, target: Path, query: SearchQuery, *, globs: tuple[str, ...]
 ) -> AsyncGenerator[FileHits]:
-    """Yield what is found in a file or below a directory, in order, among files of these names. Raises RipgrepError."""
+    """Yield the hits in a file or below a directory, in order, limited to `globs`. Raises RipgrepError."""
     directory, name = (target, "./") if target.is_dir() else (target.parent, f"./{target.name}")
     options = [
         *COMMON_OPTIONS,
@@ -135,9 +134,9 @@ def _make_glob_options(globs: tuple[str, ...]) -> list[str]:
 
 
 async def _read_records(program: str, directory: Path, options: Sequence[str]) -> AsyncGenerator[bytes]:
-    """Yield what it prints, cut at line feeds or, for paths, at NULs. Raises RipgrepError when it failed."""
+    """Yield the output of ripgrep, split at line feeds or, for paths, at NULs. Raises RipgrepError."""
     if has_unusable_ignore_file(directory):
-        raise RipgrepError(timed_out=False)  # it would read a FIFO or a device for ever
+        raise RipgrepError(timed_out=False)  # it would read a FIFO or a device forever
     separator = b"\0" if "--null" in options else b"\n"
     bounded = (system.ULIMIT_SHELL, "-c", BOUNDED_EXEC, "sh", program, *options)
     unfinished: list[bytes] = []
@@ -147,7 +146,7 @@ async def _read_records(program: str, directory: Path, options: Sequence[str]) -
         async with _unblock_fifos(directory), aclosing(run(command)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Exit):
-                    # 2 also tells of files it could not read; whatever else it is, it died on the way.
+                    # 2 also means that some files were unreadable; any other code means that it crashed.
                     if piece.timed_out or piece.code not in ({0, 1, 2} if has_any else {0, 1}):
                         raise RipgrepError(timed_out=piece.timed_out)
                     return
@@ -157,14 +156,14 @@ async def _read_records(program: str, directory: Path, options: Sequence[str]) -
                     record = b"".join(unfinished)
                     unfinished = [other]
                     if separator == b"\n" and not record.startswith(b"{"):
-                        raise RipgrepError(timed_out=False)  # nothing that ripgrep says
+                        raise RipgrepError(timed_out=False)  # not the output of ripgrep
                     has_any = True
                     yield record
 
 
 @contextmanager
 def _hold_directory(directory: Path) -> Generator[Path]:
-    """Hold a real directory open, and give the path by which a child starts in it, whatever its own becomes."""
+    """Hold a real directory open; yield a path by which a child starts in it even if the directory is replaced."""
     try:
         descriptor = open_beneath(Path(directory.anchor), directory, os.O_RDONLY | system.DIRECTORY)
     except OSError as error:
@@ -177,7 +176,7 @@ def _hold_directory(directory: Path) -> Generator[Path]:
 
 @asynccontextmanager
 async def _unblock_fifos(directory: Path) -> AsyncGenerator[None]:
-    """Let a ripgrep go on that waits for somebody to write to a FIFO, which an ignore file may be."""
+    """Unblock a ripgrep that waits for a writer on a FIFO, which an ignore file may be."""
     releasing = asyncio.create_task(_unblock_after_stall(directory))
     try:
         yield
@@ -192,10 +191,10 @@ async def _unblock_after_stall(directory: Path) -> None:
 
 
 def _open_fifos(directory: Path, stop: threading.Event) -> None:
-    """Find the ignore files that are FIFOs; open each to write, again and again, and write nothing."""
+    """Find ignore files that are FIFOs; repeatedly open each for writing, and write nothing."""
     paths = [path for path in find_unusable_ignore_files(directory, stop) if Path(path).is_fifo()]
     while paths and not stop.is_set():
         for path in paths:
-            with suppress(OSError):  # nobody waits there
+            with suppress(OSError):  # no reader
                 os.close(os.open(path, os.O_WRONLY | system.NONBLOCK | system.BASE_FLAGS))
         stop.wait(UNBLOCK_SECONDS)

@@ -32,13 +32,13 @@ class LargeFiles:
         self._files.add(name.split("/"))
 
     def add_from(self, root: Path, names: Sequence[str], wanted: Callable[[str], bool]) -> None:
-        """Add the files of a real directory that are too large and wanted."""
+        """Add those of the named files of a real directory that are too large and wanted."""
         for name in names:
             if _read_size(f"{root}/{name}") > MAX_SEARCHED_BYTES and wanted(name) and is_large(root / name):
                 self.add(name)
 
     def format_note(self) -> str:
-        """Return the note, empty if no file is too large."""
+        """Return the note; empty if no file is too large."""
         if not self._files.count:
             return ""
         names = [quote_path(self._prefix + "/".join(parts)) for parts in self._files.list_smallest()]
@@ -47,7 +47,7 @@ class LargeFiles:
 
 
 def is_large(path: Path) -> bool:
-    """Whether a regular file, reached without any link, is too large to be searched."""
+    """Return whether a regular file, reached without symlinks, is too large to search."""
     try:
         descriptor = open_beneath(Path(path.anchor), path, READ_FLAGS)
     except OSError:
@@ -67,20 +67,20 @@ def _read_size(path: str) -> int:
 
 
 MAX_PATTERN_SECONDS = 1.0
-"""The longest a pattern may take on one line. The engine looks at the clock and lets other threads run meanwhile."""
+"""Time limit in seconds for a pattern on one line; the engine enforces it and releases the GIL."""
 LINE_SENSITIVE_PARTS = (r"\A", r"\Z", r"\z", r"\G", "(?")
-"""What a pattern may hold that means something else in a whole text than in one line."""
+"""Parts of a pattern that mean something else in a whole text than in a single line."""
 
 
 class SearchError(Exception):
-    """The pattern cannot be used; the message says why, to the model."""
+    """The pattern cannot be used; the message explains why to the model."""
 
 
 class Searcher:
-    """One pattern, ready to be looked for."""
+    """A compiled pattern."""
 
     def __init__(self, query: SearchQuery, large: LargeFiles | None = None) -> None:
-        """Add files that are too large to `large`. Raises SearchError if the pattern is invalid."""
+        """Files that are too large are added to `large`. Raises SearchError if the pattern is invalid."""
         import regex
 
         self._large = large
@@ -96,9 +96,9 @@ class Searcher:
         self._tests_whole_text = query.literal or not any(part in query.pattern for part in LINE_SENSITIVE_PARTS)
 
     def search(self, path: Path, name: str, stop: threading.Event) -> FileHits | None:
-        """Return the hits of a file, to be called `name`, None when there are none or it cannot be read.
+        """Return the hits of a file under the label `name`; None if there are none or it cannot be read.
 
-        Raises SearchError when the pattern takes too long.
+        Raises SearchError if the pattern takes too long.
         """
         data = _read_file(path)
         if data is None:
@@ -130,13 +130,13 @@ class Searcher:
                 waiting.append((number, line))
 
     def _may_match(self, text: str) -> bool:
-        """Whether any line can match, by a look at the whole text, which is many times faster than line by line."""
+        """Return whether any line can match. Tests the whole text, which is many times faster than line by line."""
         if not self._tests_whole_text:
             return True
         try:
             return self._pattern.search(text, timeout=MAX_PATTERN_SECONDS, concurrent=True) is not None
         except TimeoutError:
-            self._tests_whole_text = False  # such a pattern is only slower that way
+            self._tests_whole_text = False  # for such a pattern it is only slower
             return True
 
     def _matches(self, line: str) -> bool:
@@ -151,7 +151,7 @@ class Searcher:
 def search_directory(
     root: Path, searcher: Searcher, stop: threading.Event, *, wanted: Callable[[str], bool]
 ) -> Iterator[FileHits]:
-    """Yield the hits below a real directory, in order, in files whose relative path is wanted.
+    """Yield the hits below a real directory, in order, from files whose relative path is wanted.
 
     Raises SearchError, and TimeoutError after `MAX_SEARCH_SECONDS`.
     """
@@ -166,7 +166,7 @@ def search_directory(
 
 
 def contains_hits(path: Path, hits: FileHits) -> bool:
-    """Whether a file, reached without any link, holds the lines that are said to be found in it."""
+    """Return whether a file, reached without symlinks, contains the lines of the hits."""
     data = _read_file(path)
     if data is None:
         return False
@@ -178,7 +178,7 @@ def contains_hits(path: Path, hits: FileHits) -> bool:
 
 
 def _read_file(path: Path) -> bytes | None:
-    """Return what a regular file holds, None when it is none, too large, or reached by a link."""
+    """Return the content of a regular file; None if it is not one, is too large, or is reached through a symlink."""
     try:
         with os.fdopen(open_beneath(Path(path.anchor), path, READ_FLAGS), "rb") as file:
             status = os.fstat(file.fileno())
@@ -189,7 +189,7 @@ def _read_file(path: Path) -> bytes | None:
 
 
 def _decode_lines(data: bytes) -> str:
-    """Decode a file so that a line can be had back as it was; a NUL ends a line, as does CR LF."""
+    """Decode a file so that each line can be encoded back losslessly. NUL and CR LF end a line."""
     if data.startswith(UTF16_BOMS):
         text = data.decode("utf-16", "replace")
     else:

@@ -1,4 +1,4 @@
-"""Finds the texts an edit replaces and replaces them, so that outside of them every character stays as it was."""
+"""Text replacements of an edit, which leave every other character unchanged."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ MAX_NEAREST_PLACES = 3
 MAX_NEAREST_LINES = 10
 MAX_NEAREST_WIDTH = 200
 MAX_SEARCHED_LINES = 5_000
-"""For an error: places shown, lines of each, characters of a line, and how many lines are looked at."""
+"""Limits of an error: places shown, lines per place, characters per line, and lines of the file searched."""
 MAX_SHOWN_MATCHES = 10
 
 
@@ -25,13 +25,13 @@ class TextEdit(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EditMismatch(Struct, frozen=True):
-    """Why nothing was replaced, as the model is told."""
+    """Reason why nothing was replaced, as shown to the model."""
 
     text: str
 
 
 class _Span(Struct, frozen=True, order=True):
-    """A span of the text, from `start` to before `stop`, and what takes its place."""
+    """A span of the text, `start` inclusive and `stop` exclusive, and its replacement."""
 
     start: int
     stop: int
@@ -39,11 +39,11 @@ class _Span(Struct, frozen=True, order=True):
 
 
 def apply_edits(text: str, edits: Sequence[TextEdit]) -> tuple[str, int] | EditMismatch:
-    """Return the text with every edit applied, and the number of replacements; or, all or none, why not.
+    """Return the text with all edits applied and the number of replacements; if any edit fails, the reason.
 
-    Each `old` is matched against the original text, a line feed also matching CR LF, and must occur once unless
-    `all`. Failing an exact match, a loose one is taken if it is the only one. What is put in has the line
-    endings of where it goes.
+    Each `old` is matched against the original text, where a line feed also matches CR LF, and must occur once unless
+    `all` is set. If there is no exact match, a fuzzy one is used if it is unique. New text gets the line endings of its
+    surroundings.
     """
     flat = text.replace("\r\n", "\n")
     spans: list[_Span] = []
@@ -79,7 +79,7 @@ def _find_spans(flat: str, edit: TextEdit) -> list[_Span] | EditMismatch:
         )
     if starts:
         return [_Span(start, start + len(old), new) for start in starts]
-    from yarrow.tool.fuzzy_match import find_fuzzy  # most edits name a text as it is
+    from yarrow.tool.fuzzy_match import find_fuzzy  # most edits quote the text exactly
 
     loose = find_fuzzy(flat, old)
     if loose is None:
@@ -95,12 +95,12 @@ def _find_all(text: str, part: str, *, step: int) -> Iterator[int]:
 
 
 def _replace_spans(text: str, flat: str, spans: Sequence[_Span]) -> str:
-    """Return `text` with the spans, which are spans of `flat`, replaced."""
+    """Return `text` with the spans, which refer to `flat`, replaced."""
     to_text = _OffsetMap(text)
     pieces: list[str] = []
     at = 0
     for span in spans:
-        # What both have at either end is no change, and keeps the bytes it has: mixed line endings among them.
+        # A common start and end are not changed and keep their bytes, including mixed line endings.
         old = flat[span.start : span.stop]
         head = count_common_start(old, span.new)
         tail = count_common_start(old[head:][::-1], span.new[head:][::-1])
@@ -112,19 +112,19 @@ def _replace_spans(text: str, flat: str, spans: Sequence[_Span]) -> str:
 
 
 class _OffsetMap:
-    """Turns a place in a text whose CR LF became LF into the place in the text itself."""
+    """Maps an offset in the text after CR LF to LF conversion to the offset in the original text."""
 
     def __init__(self, text: str) -> None:
-        # The n-th CR LF lies n characters further left in the flat text.
+        # The n-th CR LF is n characters further left in the flat text.
         self._ends = [at - number for number, at in enumerate(_find_all(text, "\r\n", step=2))]
 
     def __call__(self, place: int) -> int:
-        """Return the place in the text."""
+        """Return the offset in the original text."""
         return place + bisect_left(self._ends, place)
 
 
 def _with_line_endings(new: str, old: str, *, usual: str) -> str:
-    """Return what is put in with the usual line ending; where that of the old text varies, each line keeps its own."""
+    """Return new text with the usual line ending; if the old text has mixed ones, lines keep their own."""
     count = old.count("\n")
     if not 0 < old.count("\r\n") < count or count > MAX_SEARCHED_LINES or "\n" not in new:
         return new.replace("\n", usual)
@@ -142,7 +142,7 @@ def _with_line_endings(new: str, old: str, *, usual: str) -> str:
 
 
 def _line_ending(text: str, place: int) -> str:
-    """Return how the line at a place ends; the last line ends as the one before it."""
+    """Return the line ending at an offset; the last line has that of the previous one."""
     at = text.find("\n", place)
     if at < 0:
         at = text.rfind("\n", 0, place)
@@ -154,7 +154,7 @@ def _line_number(text: str, place: int) -> int:
 
 
 def _describe_not_found(flat: str, old: str) -> str:
-    """Return that `old` was not found, and the lines most like its first one, with their numbers."""
+    """Return that `old` was not found, with the lines most similar to its first one and their numbers."""
     import difflib
 
     wanted = next((line.strip() for line in old.split("\n") if line.strip()), "")[:MAX_NEAREST_WIDTH]

@@ -1,4 +1,4 @@
-"""Runs blocking work in a thread that a cancelled call waits for, so that nothing goes on behind its back."""
+"""Blocking work in a thread; a cancelled call waits for it, so that no work continues unnoticed."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ T = TypeVar("T")
 async def run_in_thread(work: Callable[[threading.Event], T]) -> T:
     """Return what `work` returns, or raise what it raises.
 
-    On cancellation the event that `work` was given is set; CancelledError leaves when `work` has returned.
+    On cancellation the event passed to `work` is set; CancelledError is raised once `work` has returned.
     """
     stop = threading.Event()
     running = asyncio.get_running_loop().run_in_executor(None, work, stop)
@@ -23,6 +23,6 @@ async def run_in_thread(work: Callable[[threading.Event], T]) -> T:
             cancelled = error
             stop.set()
     if cancelled is not None:
-        running.exception()  # it was seen, and gives way to the cancellation
+        running.exception()  # mark its exception as retrieved: the cancellation has precedence
         raise cancelled
     return running.result()

@@ -1,4 +1,4 @@
-"""The tool `write`: the whole content of one file."""
+"""The tool `write`: sets the whole content of one file."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -50,7 +50,7 @@ def _plan_write(arguments: WriteArguments, context: ToolContext) -> ChangePlanne
             diff = make_unified_diff(name, None, arguments.content)
             return FileChange(data, f"Created {name}", f"Would create {name}", diff)
         before = decode_text(old)
-        if before.bom:  # a model never sees it, and so cannot mean to drop it, nor the encoding that goes with it
+        if before.bom:  # the model never sees the BOM and so cannot mean to drop it or its encoding
             data = before.encode(arguments.content.removeprefix("\ufeff"))
         if data == old:
             return Done(f"{name} already holds exactly this; nothing was written.")
