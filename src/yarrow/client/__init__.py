@@ -1,1 +1,1 @@
-"""What a person or a script sees; knows the generated stub and nothing behind it."""
+"""Clients for users and scripts; they depend only on the generated gRPC stub of the service."""

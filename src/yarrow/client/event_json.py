@@ -1,7 +1,7 @@
-"""One event as one line of protobuf JSON, by hand where there are many and by the descriptor elsewhere.
+"""Encoder of events as protobuf JSON lines: hand-written for frequent kinds, descriptor-driven for the others.
 
-The library's own encoder takes three times as long for a piece of text, of which there are tens of thousands in a run;
-a test holds the two against each other for every kind of event.
+protobuf's own encoder takes three times as long for a text delta, and a run has tens of thousands of them. A test
+compares both encoders for every kind of event.
 """
 
 import re
@@ -21,7 +21,7 @@ _LONG = (FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_UINT64)
 
 
 class EventEncoder:
-    """Encodes the events of one run, whose ids and seconds repeat."""
+    """Encodes the events of one run; caches the encoded ids and seconds, which repeat."""
 
     def __init__(self) -> None:
         self._ids = ("", "")
@@ -30,7 +30,7 @@ class EventEncoder:
         self._second_text = ""
 
     def encode(self, event: pb.AgentEvent, kind: str) -> str:
-        """Return the event as one line, without its newline. `kind` is the field that is set, empty for none."""
+        """Return the event as one line without a newline; `kind` is the name of the field that is set, if any."""
         if (ids := (event.session_id, event.run_id)) != self._ids:
             self._ids = ids
             self._id_text = "".join(
@@ -59,20 +59,20 @@ class EventEncoder:
         if not nanos:
             return f"{self._second_text}Z"
         digits = f"{nanos:09}"
-        # Three, six or nine of them, as protobuf writes them.
+        # Three, six or nine digits, like protobuf.
         while digits.endswith("000"):
             digits = digits[:-3]
         return f"{self._second_text}.{digits}Z"
 
 
 def dumps(value: Any) -> str:
-    """Return a value as compact JSON, in which nothing steers a terminal that it is printed to."""
+    """Return a value as compact JSON, with characters escaped that could control a terminal."""
     text = _encode(value).decode()
     return text if text.isascii() else UNSAFE_CHARACTER.sub(_escape, text)
 
 
 def _escape(found: re.Match[str]) -> str:
-    """Return a character that a terminal might obey in the form in which JSON hides it."""
+    """Return the JSON escape of a character that could control a terminal."""
     units = found.group().encode("utf-16-be")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 

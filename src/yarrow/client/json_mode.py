@@ -1,4 +1,4 @@
-"""JSON mode: a header and then every event, one JSON object a line, and nothing else on standard output."""
+"""JSON mode: standard output contains a header and then every event, one JSON object per line, and nothing else."""
 
 from yarrow.client.event_json import EventEncoder, dumps
 from yarrow.client.run_stream import RunResult, follow_run
@@ -8,19 +8,19 @@ from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 
 SCHEMA_VERSION = 1
-"""Of the lines; it grows when a reader of the old lines could misread the new ones."""
+"""Version of the line format; incremented when a reader of the old lines could misread the new ones."""
 PROTOCOL = "yarrow.v1"
-"""Where the events are defined."""
+"""Protobuf package that defines the events."""
 
 
 async def run_json(stub: Stub, session: SessionInfo, prompt: pb.PromptRequest, *, out: Sink) -> RunResult:
-    """Send a prompt to a session and write its events to `out`. Raises what `follow` says and what `out` raises."""
+    """Send a prompt to a session and write its events to `out`. Raises what `follow_run` and `out` raise."""
     out.write(format_header(session))
     return await follow_run(stub, session, prompt, viewer=_JsonLinesViewer(out))
 
 
 def format_header(session: SessionInfo) -> str:
-    """Return the first line, which says what session the others are about."""
+    """Return the header line, which describes the session of the events that follow."""
     fields = {
         "type": "header",
         "sessionId": session.session_id,
@@ -34,7 +34,7 @@ def format_header(session: SessionInfo) -> str:
 
 
 def format_command(name: str, text: str, session_id: str) -> str:
-    """Return the line of what a command such as `/stats` answered; the id is that of the session to go on with."""
+    """Return the line with the answer of a command such as `/stats`; `session_id` is the session to continue in."""
     return dumps({"type": "command", "name": name, "text": text, "sessionId": session_id}) + "\n"
 
 

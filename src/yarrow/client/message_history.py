@@ -1,4 +1,4 @@
-"""Reads the recorded messages of a session from a point on, page by page."""
+"""Paged reading of the recorded messages of a session, starting at a given message."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -9,9 +9,9 @@ from yarrow.v1 import agent_pb2 as pb
 
 
 async def read_messages_after(stub: Stub, session_id: str, anchor: str, *, skip: int = 0) -> AsyncIterator[pb.Message]:
-    """Yield the messages after the one with the id `anchor`, from the first when it is empty, without the first few.
+    """Yield the messages after the message `anchor` (from the first one if it is empty), without the first `skip`.
 
-    A connection that is cut meanwhile is made again.
+    Reconnects when the connection is lost.
     """
     more = True
     while more:

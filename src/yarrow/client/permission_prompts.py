@@ -1,4 +1,4 @@
-"""Asks the user at the terminal whether tool calls may run, one after the other, and passes the answers on."""
+"""Permission prompts at the terminal: asks about one tool call at a time and sends the answers to the service."""
 
 import asyncio
 import contextlib
@@ -36,28 +36,28 @@ _ANSWERS = {
     "no": pb.PERMISSION_ANSWER_NO,
 }
 _TOO_SHORT = frozenset({"", "y", "s", "a", "n"})
-"""Lines that answer nothing, and are no message either."""
+"""Lines that count neither as an answer nor as a message to the model."""
 
 
 class TypedAnswer(NamedTuple):
-    """A line that was typed while a question is open."""
+    """A line typed while a question is open."""
 
     text: str
     is_answer: bool
-    """Whether it was meant for the question: typed after it could be read, and after a pause."""
+    """True if the line is meant for the question: typed after it could be read, and after a pause."""
     is_end: bool = False
-    """Whether nothing more will be typed."""
+    """True if no more input follows."""
 
 
 class PermissionUI(Protocol):
     """A user at a terminal."""
 
     async def answer(self, question: str) -> TypedAnswer:
-        """Show a question, its last line as a prompt, and return the next line that is typed."""
+        """Show a question, with its last line as the prompt, and return the next line typed."""
         ...
 
     def keep(self, text: str) -> bool:
-        """Keep a line for later; return False when nothing takes it later."""
+        """Keep a line for later; return False if nothing will read it."""
         ...
 
     def tell(self, text: str) -> None:
@@ -66,7 +66,7 @@ class PermissionUI(Protocol):
 
 
 class PermissionPrompts:
-    """The questions of one run, for as long as its stream is open."""
+    """The permission questions of one run while its event stream is open."""
 
     def __init__(self, stub: Stub, ui: PermissionUI) -> None:
         self._stub = stub
@@ -76,20 +76,20 @@ class PermissionPrompts:
         self._requests: dict[str, pb.PermissionRequest] = {}
 
     def ask(self, event: pb.AgentEvent) -> None:
-        """Ask when what was asked before is answered."""
+        """Ask the user once the previous questions are answered."""
         request = event.permission_request
         self._requests[request.request_id] = request
         self._tasks[request.request_id] = asyncio.create_task(self._ask(event), name=f"question {request.request_id}")
 
     def withdraw(self, settled: pb.PermissionSettled) -> None:
-        """Take a question back that is not answered here: another client answered it, or it waits no more."""
+        """Withdraw an open question: another client answered it, or it no longer waits for an answer."""
         task = self._tasks.get(settled.request_id)
         if task and not task.done():
             task.cancel()
             self._ui.tell(f"\nyarrow: {format_outcome(self._requests[settled.request_id], settled).text}")
 
     async def close(self) -> None:
-        """Take every question back, and wait until that is done. Raises what asking raised."""
+        """Withdraw all questions and wait until their tasks have ended. Raises what a task raised."""
         for task in self._tasks.values():
             task.cancel()
         for task in self._tasks.values():
@@ -114,7 +114,7 @@ class PermissionPrompts:
                     confirms, text = False, await self._send_answer(event, _parse_answer(word))
 
     async def _send_answer(self, event: pb.AgentEvent, answered: PermissionReply) -> str:
-        """Pass an answer on; return what is to be asked again, empty when it is settled."""
+        """Send an answer; return the text to ask again with, empty if the request is settled."""
         request = pb.AnswerPermissionRequest(
             session_id=event.session_id,
             request_id=event.permission_request.request_id,
@@ -122,15 +122,15 @@ class PermissionPrompts:
             text=answered.text,
         )
         try:
-            # A connection that is cut loses no answer: the same one again is no failure.
+            # A lost connection loses no answer: sending the same one again is not an error.
             await retry_while_lost(partial(self._stub.AnswerPermission, request))
         except aio.AioRpcError as error:
-            # An answer that could not be kept leaves the question open; it is asked again, with the reason.
+            # A request whose answer could not be saved stays open: ask again and show the reason.
             return f"yarrow: {reveal(error.details() or '')}\n{CHOICES}" if await self._is_pending(event) else ""
         return ""
 
     async def _redirect_line(self, event: pb.AgentEvent, text: str) -> str:
-        """Keep a line that is no answer, or send it to the run; return the prompt that is shown again."""
+        """Keep a line that is not an answer, or send it to the run; return the prompt to show again."""
         if not text.strip():
             return PROMPT
         if self._ui.keep(text):
@@ -152,7 +152,7 @@ class PermissionPrompts:
 
 @asynccontextmanager
 async def open_prompts(stub: Stub, ui: PermissionUI | None) -> AsyncGenerator[PermissionPrompts | None]:
-    """Open the questions of a run for a user, if there is one."""
+    """Open the permission questions of a run; yield None if there is no user interface."""
     if ui is None:
         yield None
         return
@@ -164,8 +164,8 @@ async def open_prompts(stub: Stub, ui: PermissionUI | None) -> AsyncGenerator[Pe
 
 
 def format_question(request: pb.PermissionRequest) -> str:
-    """Return what a user is shown: the whole call, with everything in it that a terminal would obey or hide."""
-    # Indented, so that no line of a call looks like one of ours.
+    """Return the text of a question: the whole call, with characters revealed that a terminal would obey or hide."""
+    # Indented, so that no line of a call looks like one of Yarrow's own.
     call = [f"    {f'{line.sign} ' if line.sign else ''}{line.text}" for line in format_call_lines(request)]
     told = [f"  {line}" for line in (format_facts(request, ""), format_agent_reason(request)) if line]
     covered = [] if request.tool == "bash" else [f"  session and always allow {describe_scope(request)}"]

@@ -1,4 +1,4 @@
-"""Wording of permission requests and of their answers, the same for every client."""
+"""Wording of permission requests and their answers, shared by all clients."""
 
 import os
 from pathlib import Path
@@ -11,9 +11,9 @@ from yarrow.client.sanitizer import UNSAFE_CHARACTER, sanitize
 from yarrow.v1 import agent_pb2 as pb
 
 MAX_REPLY_CHARACTERS = 10_000
-"""Maximum characters of a message that goes to the model with a no; the rest is cut."""
+"""Maximum characters of a message sent to the model with a denial; the rest is truncated."""
 MAX_SUMMARY_CHARACTERS = 200
-"""Maximum characters of a call in the line that records its answer; the rest is cut."""
+"""Maximum characters of a call in the line that records its answer; the rest is truncated."""
 _VERBS = {"edit": "Edit", "write": "Write", "read": "Read", "ls": "List", "grep": "Search", "find": "Search"}
 _SCOPES = {
     "edit": "edits in",
@@ -23,16 +23,16 @@ _SCOPES = {
     "grep": "searching",
     "find": "searching",
 }
-"""Calls that are allowed with one of a tool, before the directory they are about."""
+"""Descriptions of the calls allowed along with a call of a tool; the directory follows."""
 _ALLOWED = {
     pb.PERMISSION_ANSWER_ONCE: "Allowed once",
     pb.PERMISSION_ANSWER_SESSION: "Allowed for this session",
     pb.PERMISSION_ANSWER_ALWAYS: "Always allowed here",
 }
 _REASONS_IN_TITLE = ("it runs without a sandbox", "it would run outside the sandbox")
-"""Reasons that the question says already."""
+"""Reasons that the question already states."""
 MAX_REASON_CHARACTERS = 200
-"""Maximum characters of the agent's own reason that are shown; the rest is cut."""
+"""Maximum characters shown of the agent's own reason; the rest is truncated."""
 _DENIED = {
     "nobody": "Denied, no client could answer",
     "timeout": "Denied, not answered in time",
@@ -46,7 +46,7 @@ class PermissionReply(Struct, frozen=True):
 
     answer: "pb.PermissionAnswer.ValueType"
     text: str = ""
-    """With a no: a message for the model."""
+    """Message for the model; only with a denial."""
 
 
 class _RuleSubject(Struct, frozen=True):
@@ -62,26 +62,26 @@ DENIAL = PermissionReply(pb.PERMISSION_ANSWER_NO)
 
 
 class CallLine(NamedTuple):
-    """A line of a call: removed, added, or shown as it is."""
+    """A line of a call: removed, added or unsigned."""
 
     sign: Literal["", "-", "+"]
     text: str
 
 
 class PermissionOutcome(NamedTuple):
-    """How a permission request was settled, in one line."""
+    """Outcome of a permission request, in one line."""
 
     is_allowed: bool
     text: str
 
 
 def reveal(text: str) -> str:
-    """Return text in which nothing steers or hides: colors and joiners, which `inert` removes, are shown too."""
+    """Return text with its unsafe characters as `<U+XXXX>`, including colours and joiners, which `sanitize` removes."""
     return sanitize(UNSAFE_CHARACTER.sub(lambda found: f"<U+{ord(found.group()):04X}>", text))
 
 
 def format_question_title(request: pb.PermissionRequest) -> str:
-    """Return the question."""
+    """Return the question to ask for a request."""
     arguments = _parse_arguments(request)
     if request.tool == "bash" and _text(arguments, "command"):
         return "Run this command?" if request.contained else "Run this command outside the sandbox?"
@@ -91,34 +91,34 @@ def format_question_title(request: pb.PermissionRequest) -> str:
 
 
 def format_always_label(request: pb.PermissionRequest) -> str:
-    """Return the label of the answer that is written down."""
+    """Return the label of the answer that is saved as a rule."""
     if request.tool in _SCOPES:
         return f"Always allow {describe_scope(request)}"
     return f"Always allow {'exactly ' if request.outside else ''}{describe_scope(request)} here"
 
 
 def format_session_label(request: pb.PermissionRequest) -> str:
-    """Return the label of the answer that holds for the session."""
+    """Return the label of the answer that applies to the session."""
     return f"Yes, {'and ' if request.tool in _SCOPES else ''}{describe_scope(request)} for this session"
 
 
 def describe_scope(request: pb.PermissionRequest) -> str:
-    """Return the calls that an answer for the session or for always allows."""
+    """Return which calls the answers for the session and for always allow."""
     if request.tool in _SCOPES:
         return f"{_SCOPES[request.tool]} {_rule_directory(request)}"
     return "this command" if request.tool == "bash" else "this call"
 
 
 def format_agent_reason(request: pb.PermissionRequest) -> str:
-    """Return the agent's own words for why a command should leave the sandbox, on one line that says whose they are."""
+    """Return the agent's reason for leaving the sandbox, on one line that attributes it to the agent."""
     words = reveal(" ".join(request.model_reason.split()))
     words = words if len(words) <= MAX_REASON_CHARACTERS else f"{words[: MAX_REASON_CHARACTERS - 1]}…"
-    # A quotation mark in them must not end the quotation.
+    # A quotation mark in the reason must not end the quotation.
     return 'The agent says: "{}"'.format(words.replace('"', "'")) if words else ""
 
 
 def format_rule(request: pb.PermissionRequest) -> str:
-    """Return what an answer for always writes, and where."""
+    """Return what the answer for always writes, and to which file."""
     if not request.rule_file:
         return "Nothing is written, so this is allowed for this session only: the call holds a key, or no file is set."
     file = shorten_path(reveal(request.rule_file))
@@ -126,7 +126,7 @@ def format_rule(request: pb.PermissionRequest) -> str:
 
 
 def format_facts(request: pb.PermissionRequest, cwd: str) -> str:
-    """Return where a call of a session in `cwd` runs, and why that is asked, on one line."""
+    """Return where a call of a session in `cwd` runs and why it needs permission, on one line."""
     arguments = _parse_arguments(request)
     place = request.cwd or cwd
     if request.tool == "bash" and cwd and not request.cwd:
@@ -138,13 +138,13 @@ def format_facts(request: pb.PermissionRequest, cwd: str) -> str:
 
 
 def format_call_lines(request: pb.PermissionRequest) -> list[CallLine]:
-    """Return all that a call would do: a command, a change as removed and added lines, else the arguments."""
+    """Return everything that a call would do: a command, an edit as removed and added lines, or the arguments."""
     arguments = _parse_arguments(request)
     shown: list[CallLine] = []
     command, path, content = (_text(arguments, name) for name in ("command", "path", "content"))
     edits = _parse_edits(arguments)
     if request.tool == "bash" and command:
-        # The rest of a call that leaves the sandbox is shown beside it.
+        # The question shows the reason for leaving the sandbox and the working directory elsewhere.
         shown, known = _plain_lines(command), {"command", *(("outside", "reason") if request.outside else ())}
         known |= {"cwd"} if request.cwd else set()
     elif request.tool == "edit" and path and edits:
@@ -164,7 +164,7 @@ def format_call_lines(request: pb.PermissionRequest) -> list[CallLine]:
 def format_outcome(
     request: pb.PermissionRequest, settled: pb.PermissionSettled, reply: PermissionReply | None = None
 ) -> PermissionOutcome:
-    """Return what became of a request; `answered` is the answer that this client gave, None when it gave none."""
+    """Return how a request was settled; `reply` is this client's answer, None if it sent none."""
     is_allowed = settled.answer in _ALLOWED
     verdict = _ALLOWED.get(settled.answer, "") or _DENIED.get(settled.by, "Denied")
     by = (" by you" if reply else " by another client") if settled.by == "person" else ""
@@ -174,7 +174,7 @@ def format_outcome(
 
 
 def summarize_call(request: pb.PermissionRequest) -> str:
-    """Return a call on one line."""
+    """Return a summary of a call on one line."""
     arguments = _parse_arguments(request)
     telling = _text(arguments, "command") if request.tool == "bash" else ""
     telling = telling or f"{request.tool} {_text(arguments, 'path') or request.arguments_json}"
@@ -183,13 +183,13 @@ def summarize_call(request: pb.PermissionRequest) -> str:
 
 
 def shorten_path(path: str) -> str:
-    """Return a path with a tilde for the home directory."""
+    """Return a path with the home directory replaced by `~`."""
     home = str(Path("~").expanduser())
     return f"~{path[len(home) :]}" if path == home or path.startswith(home.rstrip("/") + "/") else path
 
 
 def _rule_directory(request: pb.PermissionRequest) -> str:
-    """Return the directory that the rule of a file tool names."""
+    """Return the directory in the rule for a file tool."""
     try:
         subject = msgspec.json.decode(request.rule_json, type=_RuleSubject).subject
     except msgspec.DecodeError:
@@ -210,7 +210,7 @@ def _text(arguments: dict[str, Any], name: str) -> str:
 
 
 def _parse_edits(arguments: dict[str, Any]) -> list[_EditPair]:
-    """Return the edits of a call; none when anything in them is not known, so that nothing of it hides."""
+    """Return the edits of a call; empty if any part is not recognized, so that nothing is hidden."""
     try:
         return msgspec.convert(arguments.get("edits"), list[_EditPair])
     except msgspec.ValidationError:

@@ -22,9 +22,9 @@ _DIM, _UNDIM = "\x1b[2m", "\x1b[22m"
 
 
 class PlainWriter:
-    """Standard output for the answer, standard error for everything else.
+    """Writes the answer to standard output and everything else to standard error.
 
-    `raw` passes the answer on as it is where it goes to no terminal.
+    `raw` leaves the answer unmodified if standard output is not a terminal.
     """
 
     def __init__(self, out: Sink, err: Sink, *, raw: bool = False) -> None:
@@ -32,12 +32,12 @@ class PlainWriter:
         self._err = err
         self._raw = raw and not out.is_terminal
         self._held_return = ""
-        """A carriage return that ended a piece: with what follows it may be the end of a line."""
+        """Carriage return that ended the previous piece; with the next one it may form a line ending."""
         self._answer_open = False
         self._thinking_open = False
 
     def write_answer(self, text: str) -> None:
-        """Write a piece of the answer, without anything that steers a terminal."""
+        """Write a piece of the answer, without terminal control characters unless the writer is raw."""
         if not text:
             return
         self._close_thinking()
@@ -49,7 +49,7 @@ class PlainWriter:
         self._answer_open = bool(self._held_return) or not text.endswith("\n")
 
     def end_answer(self) -> None:
-        """End the line of the answer, if it has not ended."""
+        """End the current line of the answer, if one is open."""
         if self._answer_open:
             self._write(self._held_return)
             self._held_return = ""
@@ -57,7 +57,7 @@ class PlainWriter:
             self._answer_open = False
 
     def write_thinking(self, text: str) -> None:
-        """Show thinking to a person, dimmed; a file does without it."""
+        """Write thinking, dimmed, if standard error is a terminal."""
         if self._err.is_terminal:
             self._separate()
             self._err.write(f"{_DIM}{sanitize(text)}{_UNDIM}")
@@ -70,7 +70,7 @@ class PlainWriter:
         self._err.write(sanitize(text) + "\n")
 
     async def drain(self) -> None:
-        """Wait until there is room for more."""
+        """Wait until both streams have room for more."""
         await self._out.drain()
         await self._err.drain()
 
@@ -80,7 +80,7 @@ class PlainWriter:
             self._out.write(shown)
 
     def _separate(self) -> None:
-        # In a file the line of the answer is not broken for what goes elsewhere.
+        # An answer in a file is not interrupted for a note that goes elsewhere.
         if self._out.is_terminal and self._err.is_terminal:
             self.end_answer()
 
@@ -91,24 +91,24 @@ class PlainWriter:
 
 
 _BOUNDARIES = frozenset({"turn_start", "message_start", "message_end", "tool_output", "turn_end", "agent_end"})
-"""Events at which everything said before is recorded, so that what a gap left out can be read."""
+"""Events at which all earlier content is recorded, so that content lost in a gap can be read."""
 
 
 class PlainTerminal(NamedTuple):
-    """Where a run is printed, and who is asked there."""
+    """Output streams of a run, and the user interface for permission questions."""
 
     out: Sink
     err: Sink
     permission_ui: PermissionUI | None = None
-    """None when nobody can be asked."""
+    """None if there is no user to ask."""
     raw: bool = False
-    """Whether the answer keeps its control characters where it goes to no terminal."""
+    """True to keep control characters in the answer if it does not go to a terminal."""
 
 
 async def run_plain(
     stub: Stub, session: SessionInfo, prompt: pb.PromptRequest, *, terminal: PlainTerminal
 ) -> RunResult:
-    """Send a prompt to a session and print what comes of it. Raises what `follow` says and what the sinks raise."""
+    """Send a prompt to a session and print its run. Raises what `follow_run` and the sinks raise."""
     writer = PlainWriter(terminal.out, terminal.err, raw=terminal.raw)
     if session.provider_reason:
         writer.write_note(f"yarrow: answering with {session.provider}/{session.model}: {session.provider_reason}")
@@ -129,7 +129,7 @@ async def run_plain(
 
 
 class _PlainViewer:
-    """Prints events, and after a gap what the recorded messages hold beyond them, nothing twice."""
+    """Prints events and, after a gap, the recorded messages that the events missed; repeats nothing."""
 
     def __init__(self, stub: Stub, session: SessionInfo, writer: PlainWriter, *, can_ask: bool) -> None:
         self._can_ask = can_ask
@@ -138,14 +138,14 @@ class _PlainViewer:
         self._writer = writer
         self._has_gap = False
         self._anchor = ""
-        """The last message up to which nothing was missed."""
+        """Id of the last message up to which nothing was missed."""
         self._message = ""
         self._shown = 0
-        """Characters of that message's text that are printed."""
+        """Characters of the current message's text already printed."""
         self._calls: set[str] = set()
-        """Calls of that message that are printed."""
+        """Ids of the current message's calls already printed."""
         self._complete: set[str] = set()
-        """Messages that are printed whole. After a gap their events may still come."""
+        """Ids of messages printed completely; after a gap, their events may still arrive."""
 
     async def show(self, event: pb.AgentEvent, kind: str) -> None:
         if self._has_gap and kind in _BOUNDARIES:
@@ -166,7 +166,7 @@ class _PlainViewer:
             case "agent_start":
                 self._anchor = event.agent_start.message_id
             case "permission_request" if self._can_ask:
-                # The person is shown it, and begins on a new line.
+                # The permission UI shows it, and starts on a new line.
                 self._writer.end_answer()
             case "gap":
                 self._has_gap = True
@@ -178,7 +178,7 @@ class _PlainViewer:
         await self._writer.drain()
 
     def _is_live(self) -> bool:
-        """Whether pieces of a message follow on what is printed."""
+        """Return whether the pieces of the current message continue what is printed."""
         return not self._has_gap and self._message not in self._complete
 
     def _begin_message(self, message_id: str) -> None:
@@ -194,13 +194,13 @@ class _PlainViewer:
     def _show_call(self, call: pb.ToolCall | pb.ToolCallBlock) -> None:
         if call.id not in self._calls:
             self._calls.add(call.id)
-            # The call follows the text also where the two go to one file.
+            # The call follows the text even if both go to the same file.
             self._writer.end_answer()
             self._writer.write_note(format_call_note(call.name, call.arguments_json, call.invalid_arguments))
 
     def _end_message(self, message_id: str) -> None:
         self._writer.end_answer()
-        # Without an id nothing was recorded.
+        # A message without an id was not recorded.
         if message_id and message_id not in self._complete:
             self._complete.add(message_id)
             self._anchor = message_id
@@ -210,7 +210,7 @@ class _PlainViewer:
         if output.message_id not in self._complete and (note := said(output)):
             self._writer.write_note(note)
             if self._can_ask:
-                from yarrow.client.unsandboxed_rerun import RERUN_OFFER, is_rerun_offered  # in a conversation alone
+                from yarrow.client.unsandboxed_rerun import RERUN_OFFER, is_rerun_offered  # conversations only
 
                 if is_rerun_offered(output.text):
                     self._writer.write_note(f"yarrow: {RERUN_OFFER}")
@@ -227,7 +227,7 @@ class _PlainViewer:
                 self._show_rest(message)
 
     def _show_rest(self, message: pb.Message) -> None:
-        """Print of a recorded message what was not shown of it."""
+        """Print the part of a recorded message that was not shown."""
         if message.id != self._message:
             self._begin_message(message.id)
         self._show_text(_join_text(message)[self._shown :])

@@ -1,4 +1,4 @@
-"""Tells a lost connection from a refusal, and tries again for a bounded time to get it back."""
+"""Reconnection: distinguishes a lost connection from a refused call and retries for a limited time."""
 
 import asyncio
 import time
@@ -10,9 +10,9 @@ from grpc import StatusCode, aio
 from yarrow.client.rpc_errors import parse_rpc_error
 
 BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
-"""Seconds before each try to reach the service again; the last one is repeated."""
+"""Seconds before each attempt to reach the service again; the last value is repeated."""
 MAX_OUTAGE_SECONDS = 60.0
-"""After which a service that does not come back is given up."""
+"""Seconds of outage after which the client gives up."""
 _LOST_STATUSES = (
     StatusCode.UNAVAILABLE,
     StatusCode.DEADLINE_EXCEEDED,
@@ -25,23 +25,23 @@ T = TypeVar("T")
 
 
 def is_connection_lost(error: aio.AioRpcError) -> bool:
-    """Return whether the connection failed. What the service itself refuses carries a reason."""
+    """Return whether the connection failed. A refusal by the service itself carries a reason."""
     return error.code() in _LOST_STATUSES and not parse_rpc_error(error).reason
 
 
 class ReconnectBackoff:
-    """The tries of one connection that was lost."""
+    """Back-off between the attempts to restore one lost connection."""
 
     def __init__(self) -> None:
         self._tries = 0
         self._since = 0.0
 
     def reset(self) -> None:
-        """Count from the beginning again: the service answered."""
+        """Restart the back-off after the service has answered."""
         self._tries = 0
 
     async def wait(self, error: aio.AioRpcError) -> None:
-        """Wait before the next try. Raises `error` when it is no lost connection, or lost for `MAX_OUTAGE_SECONDS`."""
+        """Wait before the next attempt. Raises `error` if it is not a lost connection or lasts `MAX_OUTAGE_SECONDS`."""
         now = time.monotonic()
         if not self._tries:
             self._since = now
@@ -53,7 +53,7 @@ class ReconnectBackoff:
 
 
 async def retry_while_lost(call: Callable[[], Awaitable[T]]) -> T:
-    """Ask, again while the connection is lost. Raises `aio.AioRpcError` as `Patience.wait` does."""
+    """Make a call, again while the connection is lost. Raises `aio.AioRpcError` as `ReconnectBackoff.wait` does."""
     backoff = ReconnectBackoff()
     while True:
         try:

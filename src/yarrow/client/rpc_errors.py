@@ -1,4 +1,4 @@
-"""A call that the service refused, in words and codes that a command line can act on."""
+"""Failures of RPCs, as messages and codes that a command line can act on."""
 
 from grpc import aio
 from msgspec import Struct
@@ -6,7 +6,7 @@ from msgspec import Struct
 _DETAILS = "grpc-status-details-bin"
 _DOMAIN = "yarrow"
 _NOT_CONNECTED = "failed to connect to all addresses"
-"""How the transport's own words begin where nobody answers; why is at their end."""
+"""Start of gRPC's own message when nothing listens at the address; the cause is at its end."""
 _FIELDS = {
     "text": ("the prompt", False),
     "session_id": ("the session", False),
@@ -18,24 +18,24 @@ _FIELDS = {
     "settings.tools.names": ("tools", True),
     "settings.append_system_prompt": ("what is appended to the system prompt", True),
 }
-"""Fields of requests, what a person calls them, and whether that is said where the sentence has a subject."""
+"""Names of request fields for the user, and whether the name precedes a message that has its own subject."""
 _VERBS = ("is ", "has ", "does ")
-"""How a sentence without a subject begins."""
+"""Starts of messages without a subject."""
 
 
 class RpcFailure(Struct, frozen=True):
-    """Why a call failed."""
+    """Reason why an RPC failed."""
 
     message: str
     """One sentence."""
     status: str
-    """The name of the gRPC status, such as NOT_FOUND."""
+    """Name of the gRPC status, such as NOT_FOUND."""
     reason: str = ""
-    """The code of Yarrow's error tree, such as SESSION_UNKNOWN; empty when something else answered."""
+    """Code of Yarrow's error tree, such as SESSION_UNKNOWN; empty if something other than Yarrow answered."""
 
 
 class SessionNotFound(Exception):
-    """No session, or more than one, is meant by what a person typed."""
+    """The user's input matches no session, or more than one."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class SessionNotFound(Exception):
 
 
 def parse_rpc_error(error: aio.AioRpcError) -> RpcFailure:
-    """Return what an RPC error says."""
+    """Return the failure that an RPC error describes."""
     message = error.details() or f"the service answered {error.code().name}"
     if message.startswith(_NOT_CONNECTED):
         message = f"the service cannot be reached ({message.rpartition(': ')[2]})"
@@ -51,7 +51,7 @@ def parse_rpc_error(error: aio.AioRpcError) -> RpcFailure:
 
 
 def _replace_field(message: str) -> str:
-    """Return a message without the field of the request that it begins with, of which a person knows nothing."""
+    """Return a message without the request field at its start, which means nothing to users."""
     field, colon, rest = message.partition(": ")
     if not colon or field not in _FIELDS:
         return message
@@ -65,7 +65,7 @@ def _parse_reason(error: aio.AioRpcError) -> str:
     details = next((value for key, value in error.trailing_metadata() if key == _DETAILS), b"")
     if not isinstance(details, bytes) or not details:
         return ""
-    # Here, since a call that succeeds does without it.
+    # Imported here because only a failed call needs it.
     from google.protobuf.message import DecodeError
     from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs] (it ships none)
 
@@ -75,6 +75,6 @@ def _parse_reason(error: aio.AioRpcError) -> str:
             if detail.Unpack(info) and info.domain == _DOMAIN:
                 return info.reason
     except DecodeError:
-        # Whoever wrote that was not Yarrow.
+        # The details were not written by Yarrow.
         pass
     return ""

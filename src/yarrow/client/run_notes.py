@@ -1,4 +1,4 @@
-"""Says in one line for a person what a tool was asked, how it went, and what else happened to a run."""
+"""One-line notes for the user about tool calls, their results and other events of a run."""
 
 from typing import Any
 
@@ -9,17 +9,17 @@ from yarrow.client.run_stream import RunResult
 from yarrow.v1 import agent_pb2 as pb
 
 MAX_NOTE_CHARACTERS = 120
-"""Of a line about a tool; the rest is cut."""
+"""Maximum characters of a note about a tool; the rest is truncated."""
 MAX_PREVIEW_LINES = 400
-"""Of what a tool would have done; how many more there are is said."""
+"""Maximum lines of a dry-run preview; the note counts the rest."""
 _DRY_RUN_PREFIX = "Dry run: "
-"""How the output of a tool begins that only said what it would do."""
+"""Start of the output of a tool that only described what it would do."""
 _KEY_ARGUMENTS = ("command", "pattern", "path")
-"""Arguments that say most about a call, the most telling first."""
+"""Arguments that say most about a call, the most informative first."""
 
 
 def format_call_note(name: str, arguments_json: str, invalid_arguments: str) -> str:
-    """Return a call as `> bash: ls -la timeout=30`."""
+    """Return the note about a call, such as `> bash: ls -la timeout=30`."""
     raw = invalid_arguments or arguments_json
     try:
         arguments = msgspec.json.decode(raw, type=dict[str, Any])
@@ -29,20 +29,20 @@ def format_call_note(name: str, arguments_json: str, invalid_arguments: str) -> 
     except msgspec.DecodeError:
         return _truncate(f"> {name}: arguments that are no JSON object: {raw}")
     except RecursionError:
-        # Nested too deeply to be taken apart; how it begins can still be read.
+        # Nested too deeply to parse; the beginning is still readable.
         return _truncate(f"> {name}: {raw}")
     return _truncate(f"> {name}: {' '.join(parts)}" if parts else f"> {name}")
 
 
 def format_result_note(output: pb.ToolOutput) -> str:
-    """Return the first line of an error or the size of a change; empty when neither is there."""
+    """Return the first line of an error or the size of a change; empty if there is neither."""
     if output.is_error:
         first_line, _, _ = output.text.strip().partition("\n")
         return _truncate(f"< {output.name}: {first_line}")
     if not output.diff:
         return ""
     added, removed = (
-        # Three of them and a space begin the line that names a file.
+        # Three signs and a space start the line that names a file.
         sum(line.startswith(sign) and not line.startswith(f"{3 * sign} ") for line in output.diff.split("\n"))
         for sign in "+-"
     )
@@ -50,7 +50,7 @@ def format_result_note(output: pb.ToolOutput) -> str:
 
 
 def format_preview_note(output: pb.ToolOutput) -> str:
-    """Return, in a dry run, the whole of what a tool would have done; of one that ran, what `result_note` does."""
+    """Return the whole preview of a dry run, or what `format_result_note` returns if the tool ran."""
     if output.is_error or not output.text.startswith(_DRY_RUN_PREFIX):
         return format_result_note(output)
     first, *lines = output.text.rstrip("\n").split("\n")
@@ -62,7 +62,7 @@ def format_preview_note(output: pb.ToolOutput) -> str:
 
 
 def format_event_note(event: pb.AgentEvent, kind: str) -> str:
-    """Return what a person should know of an event outside of messages and tools; empty when it is nothing."""
+    """Return the note about an event other than messages and tools; empty if it needs none."""
     match kind:
         case "notice":
             return f"yarrow: {event.notice.text}"
@@ -84,14 +84,14 @@ def format_event_note(event: pb.AgentEvent, kind: str) -> str:
 
 
 def format_end_note(outcome: RunResult) -> str:
-    """Return why a run ended before it was done; empty when it was done."""
+    """Return why a run ended early; empty if it completed."""
     if outcome.error_message:
         return f"yarrow: {': '.join(filter(None, (outcome.error_code, outcome.error_message)))}"
     return "" if outcome.reason == "COMPLETED" else f"yarrow: the run ended early: {outcome.reason.lower()}"
 
 
 def _format_arguments(arguments: dict[str, Any]) -> list[str]:
-    """Return what is said of each argument, the most telling first and without its name."""
+    """Return the arguments as `name=value`, the most informative first and without its name."""
     keys = sorted(
         arguments, key=lambda key: _KEY_ARGUMENTS.index(key) if key in _KEY_ARGUMENTS else len(_KEY_ARGUMENTS)
     )
@@ -106,7 +106,7 @@ def _format_value(value: Any) -> str:
 
 
 def _truncate(text: str) -> str:
-    """Return text on one line and no longer than a note."""
-    # White space is joined only in as much as could be shown.
+    """Return text on one line, truncated to the length of a note."""
+    # White space is collapsed only in the part that could be shown.
     line = " ".join(text[: 8 * MAX_NOTE_CHARACTERS].split())
     return line if len(line) <= MAX_NOTE_CHARACTERS else f"{line[: MAX_NOTE_CHARACTERS - 1]}…"

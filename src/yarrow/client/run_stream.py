@@ -1,4 +1,4 @@
-"""One run as a client sees it: prompt sent, each event read once, over cut connections."""
+"""One run from a client's view: sends the prompt and reads each event once, across lost connections."""
 
 import asyncio
 import contextlib
@@ -20,27 +20,27 @@ from yarrow.v1 import agent_pb2 as pb
 
 
 class RunResult(Struct, frozen=True):
-    """How a run ended."""
+    """Result of a run."""
 
     session_id: str
     reason: str
-    """That of `AgentEnd` without its prefix, such as COMPLETED; empty when the stream stopped before the end."""
+    """Reason of `AgentEnd` without its prefix, such as COMPLETED; empty if the stream stopped before the end."""
     error_code: str = ""
-    """A code of the error tree; empty when nothing failed."""
+    """Code of the error tree; empty if nothing failed."""
     error_message: str = ""
     denied: bool = False
-    """Whether a tool wanted a person's permission and nobody was there."""
+    """True if a tool needed permission and there was no user to ask."""
 
 
 class RunViewer(Protocol):
-    """What a run is shown to."""
+    """Receiver of the events of a run."""
 
     async def show(self, event: pb.AgentEvent, kind: str) -> None:
-        """Take the next event; `kind` is the name of the one field that says what happened."""
+        """Show the next event; `kind` is the name of its field that is set."""
         ...
 
     async def drain(self) -> None:
-        """Wait until there is room for more; meanwhile the service drops events, and says so with a gap."""
+        """Wait until there is room for more; meanwhile the service drops events and reports them as a gap."""
         ...
 
 
@@ -52,11 +52,11 @@ async def follow_run(
     viewer: RunViewer,
     permission_ui: PermissionUI | None = None,
 ) -> RunResult:
-    """Send a prompt to a session and show what comes of it.
+    """Send a prompt to a session, show the events of its run and return the result.
 
-    The run is aborted when this is cancelled or the viewer raises; a connection that is cut does not end it, and is
-    made again. A request for permission is put to the `person`; without one it is answered with no.
-    Raises `aio.AioRpcError` when the prompt is refused or the service is lost.
+    The run is aborted if this is cancelled or the viewer raises. A lost connection does not end the run: the client
+    reconnects. Permission requests go to `permission_ui`; without one they are denied. Raises `aio.AioRpcError` if the
+    prompt is refused or the service is lost.
     """
     request = pb.PromptRequest()
     request.CopyFrom(prompt)
@@ -78,14 +78,14 @@ async def follow_run(
                 await viewer.drain()
         except aio.AioRpcError:
             raise
-        except BaseException:  # also Ctrl+C and cancellation: what ends this client ends its run, and is raised again
+        except BaseException:  # also Ctrl+C and cancellation: whatever ends this client aborts its run; re-raised
             await stream.abort()
             raise
     return _make_result(session, end, denied=denied)
 
 
 async def _handle_permission(stub: Stub, event: pb.AgentEvent, questions: PermissionPrompts | None) -> bool:
-    """Put what an event asks to the person; return whether it was denied since nobody is there."""
+    """Pass a permission event to the user; return whether the request was denied because there is no user to ask."""
     if event.HasField("permission_settled"):
         if questions is not None:
             questions.withdraw(event.permission_settled)
@@ -104,7 +104,7 @@ async def _deny(stub: Stub, event: pb.AgentEvent) -> None:
         answer=pb.PERMISSION_ANSWER_NO,
         text="nobody is there to ask",
     )
-    # The request may be gone: somebody else answered, or the service knew that nobody would.
+    # The request may be gone: another client answered, or the service knew that none would.
     with contextlib.suppress(aio.AioRpcError):
         await stub.AnswerPermission(answer)
 
@@ -120,42 +120,42 @@ def _make_result(session: SessionInfo, end: pb.AgentEnd | None, *, denied: bool)
 
 
 MAX_SILENCE_SECONDS = 15.0
-"""Without a sign of life after which a connection that has them is taken for cut."""
+"""Seconds of silence after which a connection with heartbeats counts as lost."""
 STATE_TIMEOUT_SECONDS = 10.0
-"""Which a service has to tell the state of the session after a cut; then it is asked again."""
+"""Timeout in seconds for GetState after a lost connection, before retrying."""
 ABORT_TIMEOUT_SECONDS = 5.0
-"""Which a service has to take the request to abort a run that nobody watches any more."""
+"""Timeout in seconds for aborting a run that no longer has a viewer."""
 MAX_BUSY_TRIES = 4
-"""Of a prompt that is repeated and finds the session busy: it may be busy with recording that very prompt."""
+"""Maximum attempts to repeat a prompt while the session is busy: it may be busy recording that very prompt."""
 BUSY_RETRY_SECONDS = 0.1
-"""Between two of them."""
+"""Seconds between two such attempts."""
 
 
 class RunStream:
-    """One run, from its prompt on."""
+    """One run, starting with its prompt."""
 
     def __init__(self, stub: Stub, prompt: pb.PromptRequest) -> None:
-        """Take a prompt to a session that exists. It is given an id of its own, under which it is accepted once."""
+        """Create the run of a prompt to an existing session; the prompt gets a new id, so that it is accepted once."""
         self._stub = stub
         self._prompt = prompt
         self._prompt.message_id = str(uuid.uuid4())
         self._backoff = ReconnectBackoff()
         self._tries = 0
-        """How often the prompt was sent."""
+        """Number of times the prompt was sent."""
         self._is_accepted = False
-        """Whether the service said so."""
+        """True once the service has accepted the prompt."""
         self._cursor = StreamCursor(prompt.session_id, prompt.message_id)
 
     async def batches(self) -> AsyncGenerator[list[NamedEvent]]:
-        """Yield the events, those that come together at once; the last is the end of the run.
+        """Yield the events in the batches in which they arrive; the last event is the end of the run.
 
-        Where its end cannot be had any more, a gap and an end with the error UNREACHABLE stand for it. A service that
-        ends the stream before gives none. Raises `aio.AioRpcError` when the prompt is refused, and when the service is
-        lost for good.
+        If the end can no longer be read, a gap and an end with the error UNREACHABLE replace it. If the service closes
+        the stream early, no end is yielded. Raises `aio.AioRpcError` if the prompt is refused or the service is lost
+        for good.
         """
         while True:
             try:
-                # The stream of a prompt ends by itself; one of the session's goes on after the run.
+                # The stream of a prompt ends by itself; the stream of a session continues after the run.
                 resumes = self._is_accepted
                 call = await self._open()
                 try:
@@ -174,7 +174,7 @@ class RunStream:
             return
 
     async def abort(self) -> None:
-        """End the run, since nobody watches it any more."""
+        """Abort the run, which no longer has a viewer."""
         if self._cursor.has_begun and not self._cursor.has_ended:
             with suppress(aio.AioRpcError):
                 await self._stub.Abort(
@@ -182,7 +182,7 @@ class RunStream:
                 )
 
     async def _open(self) -> "aio.UnaryStreamCall[Any, Any]":
-        """Begin the run, or go on with it where its last event was read."""
+        """Start the run, or resume it after the last event read."""
         session_id, options, cursor = self._prompt.session_id, self._prompt.options, self._cursor
         if not self._is_accepted:
             self._tries += 1
@@ -199,7 +199,7 @@ class RunStream:
         return self._stub.StreamEvents(request)
 
     async def _read(self, call: "aio.UnaryStreamCall[Any, Any]") -> Any:
-        """Return the next response, None at the end."""
+        """Return the next response, or None at the end of the stream."""
         try:
             async with asyncio.timeout(MAX_SILENCE_SECONDS if self._cursor.has_heartbeats else None):
                 response = await call.read()
@@ -212,7 +212,7 @@ class RunStream:
         return response
 
     async def _wait_to_retry(self, error: aio.AioRpcError) -> None:
-        """Wait before the next try. Raises `error` when there is none."""
+        """Wait before the next attempt. Raises `error` if there is none."""
         reason = parse_rpc_error(error).reason
         if not self._is_accepted and self._tries > 1 and reason == "ALREADY_ACCEPTED":
             self._is_accepted = self._cursor.is_replay = True

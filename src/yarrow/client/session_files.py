@@ -1,4 +1,4 @@
-"""Sessions to files and back: an export that is whole or not there, and an import that is sent a piece at a time."""
+"""Export of sessions to files, complete or not at all, and import of files, sent in chunks."""
 
 import os
 import stat
@@ -14,18 +14,19 @@ from yarrow.platform import system
 from yarrow.v1 import agent_pb2 as pb
 
 CHUNK_BYTES = 256 * 1024
-"""Bytes of one item of an import."""
+"""Bytes per chunk of an import."""
 FORMATS = {".jsonl": pb.EXPORT_FORMAT_JSONL, ".html": pb.EXPORT_FORMAT_HTML, ".htm": pb.EXPORT_FORMAT_HTML}
 
 
 class FilePathError(Exception):
-    """A path that cannot be written or read; says which and what to do."""
+    """A path cannot be read or written; the message names it and says what to do."""
 
 
 async def export_file(stub: Stub, session_id: str, path: Path) -> int:
-    """Write a session to `path`, as JSONL or HTML by its suffix; return the bytes. What was there is replaced at once.
+    """Write a session to `path`, as JSONL or HTML depending on its suffix; return its size in bytes.
 
-    Raises `FilePathError`, and `aio.AioRpcError` when the service refuses; then nothing is written.
+    An existing file is replaced atomically. Raises `FilePathError`, and `aio.AioRpcError` if the service refuses;
+    nothing is written then.
     """
     export_format = FORMATS.get(path.suffix.lower())
     if export_format is None:
@@ -33,7 +34,7 @@ async def export_file(stub: Stub, session_id: str, path: Path) -> int:
     try:
         if path.is_dir():
             raise FilePathError(f"{path} is a directory: name a file in it")
-    except OSError as error:  # too long a name
+    except OSError as error:  # name too long
         raise FilePathError(f"{path} cannot be written: {error.strerror}") from None
     request = pb.ExportSessionRequest(session_id=session_id, format=export_format)
     size = 0
@@ -57,9 +58,9 @@ async def export_file(stub: Stub, session_id: str, path: Path) -> int:
 
 
 async def import_file(stub: Stub, path: Path, cwd: str) -> pb.ImportSessionResponse:
-    """Make a session of a JSONL file in the project of `cwd`. Raises `FilePathError` and `aio.AioRpcError`."""
+    """Create a session from a JSONL file in the project of `cwd`. Raises `FilePathError` and `aio.AioRpcError`."""
     try:
-        # What is no file, such as a pipe that nobody writes to, must not be waited for.
+        # Non-blocking, so that a path that is not a file, such as a pipe without a writer, does not hang.
         with os.fdopen(os.open(path, os.O_RDONLY | system.BASE_FLAGS | system.NONBLOCK), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
@@ -85,5 +86,5 @@ async def _send_import(
         what = (error.details() or "").removeprefix("chunk: ")
         if error.code() is not StatusCode.INVALID_ARGUMENT or what == error.details():
             raise
-        # The field of the request means nothing to a person, the file does.
+        # A request field means nothing to users; the file does.
         raise FilePathError(f"{path}: {what}") from None

@@ -1,4 +1,4 @@
-"""Sessions in words and lines: a list, a tree, figures and a conversation, as every client shows them."""
+"""Text representations of sessions for all clients: list, tree, statistics and conversation."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from yarrow.client.sanitizer import sanitize
 from yarrow.v1 import agent_pb2 as pb
 
 SHORT_ID_CHARACTERS = 8
-"""Characters from the end of an id that people see and type: the first ones are the same for weeks."""
+"""Characters of an id that users see and type, counted from its end: the first ones stay the same for weeks."""
 _VERDICTS = {
     pb.PERMISSION_ANSWER_ONCE: "allowed once",
     pb.PERMISSION_ANSWER_SESSION: "allowed for the session",
@@ -24,16 +24,16 @@ _DECIDERS = {
     "restart": "the service restarted",
 }
 MAX_DENIAL_CHARACTERS = 200
-"""Characters of a message with a denial in the figures; the rest is cut."""
+"""Maximum characters of a denial message in the statistics; the rest is truncated."""
 MAX_TITLE_CHARACTERS = 60
-"""Characters of a title in a list."""
+"""Maximum characters of a title in a list."""
 
 
 def format_list(sessions: Sequence[pb.SessionSummary]) -> str:
-    """Return a list of sessions, one a line: short id, local time of the last change, name or first words, parent.
+    """Return a list of sessions, one per line: short id, local time of the last change, name or first words, parent.
 
-    Those that are called the same have the seconds too. Below a session that a search found stands the line, unless
-    that is what the session is called by.
+    Sessions with the same title also show seconds. The line found by a search follows its session, unless it is the
+    title.
     """
     titles = Counter(format_title(session) for session in sessions)
     return "".join(_format_row(session, same=titles[format_title(session)] > 1) for session in sessions)
@@ -42,19 +42,19 @@ def format_list(sessions: Sequence[pb.SessionSummary]) -> str:
 def _format_row(session: pb.SessionSummary, *, same: bool) -> str:
     parent = f"  (child of {sanitize(shorten_id(session.parent_id))})" if session.parent_id else ""
     when = format_time(session.updated.seconds, seconds=same)
-    # What is in the title is seen there.
+    # A line that is the title is already visible.
     is_seen = sanitize(session.found) == format_title(session)
     found = f"{' ' * SHORT_ID_CHARACTERS}  {sanitize(session.found)}\n" if session.found and not is_seen else ""
     return f"{shorten_id(session.session_id)}  {when}  {format_title(session)}{parent}\n{found}"
 
 
 def format_tree(nodes: Iterable[pb.SessionTreeNode]) -> str:
-    """Return the tree of sessions, one a line behind the lines that join it to its parent."""
+    """Return the tree of sessions, one per line, prefixed with the lines that connect it to its parent."""
     return "".join(f"{format_branch(node)}{format_session(node.session)}{format_parent(node)}\n" for node in nodes)
 
 
 def format_branch(node: pb.SessionTreeNode) -> str:
-    """Return what is drawn before a node: a step for each gutter, then its own connector if it has one."""
+    """Return the prefix of a node: one step per gutter, then its own connector if it has one."""
     lines = "".join("│  " if goes_on else "   " for goes_on in node.gutters)
     if len(node.gutters) < node.indent:
         lines += "└─ " if node.last else "├─ "
@@ -62,16 +62,16 @@ def format_branch(node: pb.SessionTreeNode) -> str:
 
 
 def format_parent(node: pb.SessionTreeNode) -> str:
-    """Return what the lines before a node do not tell: what is wrong with its parent, or whose only child it is."""
+    """Return what the prefix of a node does not show: a problem with its parent, or the parent of an only child."""
     if node.mark:
         return f"  ({node.mark})"
-    # An only child stands below its parent without a connector, where it looks like a session of its own.
+    # An only child is below its parent without a connector and would look like an unrelated session.
     is_only_child = bool(node.session.parent_id) and len(node.gutters) == node.indent
     return f"  (child of {sanitize(shorten_id(node.session.parent_id))})" if is_only_child else ""
 
 
 def format_stats(stats: pb.GetStatsResponse) -> str:
-    """Return the figures of a session as lines."""
+    """Return the statistics of a session as lines."""
     lines = [*_format_facts(stats), *_format_usage(stats)]
     for record in stats.compactions:
         cost = f", {record.usage.input + record.usage.output:,} tokens spent" if record.HasField("usage") else ""
@@ -84,12 +84,12 @@ def format_stats(stats: pb.GetStatsResponse) -> str:
         lines.append(f"skipped    {_count(stats.skipped_lines, 'line')} of the file that could not be read")
     if stats.dropped_events:
         lines.append(f"dropped    {_count(stats.dropped_events, 'event')} that a slow reader missed")
-    # A name from a file may hold a line end, and then looks like a figure of its own.
+    # A name from a file may contain a line ending, which would fake a line of the statistics.
     return "".join(f"{sanitize(line.replace(chr(10), ' '))}\n" for line in lines)
 
 
 def _format_decision(one: pb.PermissionDecision) -> str:
-    """Return a permission decision: when, the answer, by whom, the call, and why it was asked about."""
+    """Return a permission decision: time, answer, who decided, call, and why permission was needed."""
     verdict = _VERDICTS.get(one.answer, "answered")
     said = (
         f': "{one.text[: MAX_DENIAL_CHARACTERS - 1]}{"…" * (len(one.text) >= MAX_DENIAL_CHARACTERS)}"'
@@ -137,18 +137,18 @@ def _format_usage(stats: pb.GetStatsResponse) -> list[str]:
 
 
 def format_cost(cost: float) -> str:
-    """Return a sum as a person reads it: small ones to a hundredth of a cent."""
+    """Return an amount in dollars; amounts below one dollar are shown to a hundredth of a cent."""
     return f"${cost:,.2f}" if cost >= 1 else f"${cost:.4f}"
 
 
 def _format_unpriced(stats: pb.GetStatsResponse) -> str:
-    """Return which models are left out of the cost, since no price of them is configured."""
+    """Return which models the cost excludes because no price is configured for them."""
     names = [model.name or "unknown" for model in stats.models if not model.HasField("cost")]
     return f" without {', '.join(names)}" if names else ""
 
 
 def format_message(index: int, message: pb.Message) -> str:
-    """Return one message with its index, as branch and rebase take it."""
+    """Return one message with its index, as accepted by branch and rebase."""
     role = pb.Role.Name(message.role).removeprefix("ROLE_").lower()
     who = f"{role} {message.tool_name}".strip() if message.role == pb.ROLE_TOOL else role
     marks = "".join((" (error)" if message.is_error else "", " (cut)" if message.incomplete else ""))
@@ -166,13 +166,13 @@ def format_message(index: int, message: pb.Message) -> str:
 
 
 def format_time(time: int, *, seconds: bool = False) -> str:
-    """Return a time of day where the reader is; `time` is in seconds since 1970."""
+    """Return the local date and time; `time` is in seconds since 1970."""
     form = "%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M"
     return datetime.fromtimestamp(time, UTC).astimezone().strftime(form)
 
 
 def shorten_id(session_id: str) -> str:
-    """Return the part of an id that people see."""
+    """Return the part of an id that users see."""
     return session_id[-SHORT_ID_CHARACTERS:]
 
 
@@ -182,7 +182,7 @@ def format_session(session: pb.SessionSummary) -> str:
 
 
 def format_title(session: pb.SessionSummary) -> str:
-    """Return the name of a session, or the first words that were said in it, on one line."""
+    """Return the name of a session, or the first words of its conversation, on one line."""
     title = " ".join((session.name or session.title or "(nothing said yet)").split())
     title = title if len(title) <= MAX_TITLE_CHARACTERS else f"{title[: MAX_TITLE_CHARACTERS - 1]}…"
     return sanitize(title)
@@ -193,5 +193,5 @@ def _count(count: int, what: str) -> str:
 
 
 def format_welcome(state: pb.GetStateResponse) -> str:
-    """Return where a session begins in which nothing was said yet."""
+    """Return the welcome line of an empty session."""
     return f"yarrow {state.version} in {state.cwd}, session {shorten_id(state.session_id)}"

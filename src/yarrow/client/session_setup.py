@@ -1,4 +1,4 @@
-"""Finds or makes the session that a prompt goes to, before it is sent."""
+"""Setup of the session for a prompt: finds or creates it before the prompt is sent."""
 
 from collections.abc import Awaitable, Callable
 
@@ -10,7 +10,7 @@ from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 
 MAX_SEARCHED_SESSIONS = 50
-"""Sessions among which one is looked for in which something was said; past them the newest will do."""
+"""Maximum sessions searched for one that is not empty; if all of them are empty, the newest is used."""
 SESSION_DELETED = (
     "the session was deleted elsewhere: the model knows nothing of it any more, and what is sent now begins another"
 )
@@ -25,19 +25,19 @@ class SessionInfo(Struct, frozen=True):
     provider: str
     model: str
     version: str
-    """The service's."""
+    """Version of the service."""
     message_count: int
     provider_reason: str = ""
-    """Why this provider was chosen; empty when it was named."""
+    """Why this provider was chosen; empty if it was named."""
     warnings: tuple[str, ...] = ()
-    """What loading the session's file had to skip."""
+    """Warnings about parts of the session file that were skipped."""
     dry_run: bool = False
     settings: pb.SessionSettings | None = None
-    """How it is set; None is as the service does it."""
+    """Settings of the session; None for those of the service."""
 
 
 async def make_session(stub: Stub, prompt: pb.PromptRequest) -> SessionInfo:
-    """Make the session that a prompt asks for: its working directory, settings, and whether it is kept."""
+    """Create the session that a prompt asks for: its working directory, its settings, and whether it is saved."""
     made = await stub.NewSession(
         pb.NewSessionRequest(
             session_id=prompt.session_id,
@@ -50,7 +50,7 @@ async def make_session(stub: Stub, prompt: pb.PromptRequest) -> SessionInfo:
 
 
 async def make_similar_session(stub: Stub, prompt: pb.PromptRequest, cwd: str) -> SessionInfo:
-    """Make a session that is set as a prompt says, of another working directory than its own."""
+    """Create a session with the settings of a prompt but another working directory."""
     request = pb.PromptRequest()
     request.CopyFrom(prompt)
     request.cwd = cwd
@@ -60,9 +60,9 @@ async def make_similar_session(stub: Stub, prompt: pb.PromptRequest, cwd: str) -
 async def recreate_session(
     stub: Stub, make: Callable[[str], Awaitable[str]], cwd: str, *, settings: pb.SessionSettings
 ) -> str:
-    """Make a session in place of one that was deleted, set as that was, and return its id.
+    """Create a session that replaces a deleted one and has its settings; return its id.
 
-    What held for the deleted one, such as a dry run, was meant for what is said now.
+    Settings of the deleted session, such as a dry run, were meant for what is being sent now.
     """
     made = await make(cwd)
     await stub.ConfigureSession(pb.ConfigureSessionRequest(session_id=made, settings=settings))
@@ -70,7 +70,7 @@ async def recreate_session(
 
 
 async def open_session(stub: Stub, session_id: str, settings: pb.SessionSettings) -> SessionInfo:
-    """Load a session and set what `settings` holds. `aio.AioRpcError` with NOT_FOUND when there is none."""
+    """Load a session and apply `settings`. Raises `aio.AioRpcError` with NOT_FOUND if the session does not exist."""
     request = pb.GetStateRequest(session_id=session_id)
     state = await stub.GetState(request)
     if settings.ByteSize():
@@ -80,7 +80,10 @@ async def open_session(stub: Stub, session_id: str, settings: pb.SessionSettings
 
 
 async def session_exists(stub: Stub, session_id: str) -> bool:
-    """Whether a session is there still, which somebody may have deleted. A prompt to one that is not makes another."""
+    """Return whether a session still exists: another client may have deleted it.
+
+    A prompt to a session that does not exist creates another.
+    """
     try:
         await stub.GetState(pb.GetStateRequest(session_id=session_id))
     except aio.AioRpcError as error:
@@ -91,9 +94,9 @@ async def session_exists(stub: Stub, session_id: str) -> bool:
 
 
 async def find_newest_session(stub: Stub, cwd: str) -> str:
-    """Return the id of the session of a working directory that changed last. Raises `SessionNotFound`.
+    """Return the id of the most recently changed session of a working directory. Raises `SessionNotFound`.
 
-    One in which nothing was said, such as that of a terminal UI that was opened and left, comes after all others.
+    Empty sessions, such as that of a terminal UI that was opened and closed, come after all others.
     """
     request = pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_PROJECT, cwd=cwd, limit=MAX_SEARCHED_SESSIONS)
     sessions = (await stub.ListSessions(request)).sessions
@@ -103,9 +106,9 @@ async def find_newest_session(stub: Stub, cwd: str) -> str:
 
 
 async def find_session(stub: Stub, word: str) -> str:
-    """Return the id that a word names: a whole id, a part of four or more at either end, or a name.
+    """Return the id that a word refers to: a full id, four or more characters of either end, or a name.
 
-    The service knows them all; it refuses with `aio.AioRpcError` what names none, or several.
+    The service resolves the word; it raises `aio.AioRpcError` if none or several sessions match.
     """
     return (await stub.GetState(pb.GetStateRequest(session_id=word))).session_id
 

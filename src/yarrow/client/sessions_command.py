@@ -1,4 +1,4 @@
-"""`yarrow sessions`: saved sessions, listed, looked at, searched, and what the command table does with one of them."""
+"""`yarrow sessions`: lists, shows and searches saved sessions, and runs commands of the table on one of them."""
 
 from collections.abc import Sequence
 
@@ -15,9 +15,9 @@ from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 
 SESSION_COMMANDS = ("show", "stats", "branch", "fork", "rebase", "merge", "compact", "export", "name")
-"""Words that a session's id follows, each a command of the table."""
+"""Subcommands that a session id follows, each a command of the table."""
 _HELP_COLUMN = 49
-"""Where explanations begin."""
+"""Column at which the explanations start."""
 _HELP_ROWS = {
     "[all]": "the sessions of this project, or of all, newest first",
     "tree [all]": "the same as a tree",
@@ -30,9 +30,9 @@ USAGE = "\n".join(f"{f'yarrow sessions {words}':<{_HELP_COLUMN}}{text}" for word
 
 
 async def run_sessions_command(stub: Stub, words: Sequence[str], *, cwd: str, json: bool, out: Sink) -> str:
-    """Do what the words say and print the answer; with `json` one object a line where sessions are listed.
+    """Run the subcommand in `words` and print its answer; with `json`, lists are printed as one object per line.
 
-    Return a notice for the user alone, empty when there is none. Raises what `perform` does.
+    Return a notice for the user only, empty if there is none. Raises what `run_command` raises.
     """
     notice = ""
     if json and words and words[0] not in ("list", "all", "search"):
@@ -67,7 +67,7 @@ async def run_sessions_command(stub: Stub, words: Sequence[str], *, cwd: str, js
 
 
 async def _find_id(stub: Stub, word: str) -> str:
-    """Return the id that a word names; of a session that cannot be read the word itself, which may be its id."""
+    """Return the id that a word refers to; if the session is unreadable, the word itself, which may be its id."""
     try:
         return await find_session(stub, word)
     except aio.AioRpcError as error:
@@ -81,7 +81,7 @@ async def _print_result(context: CommandContext, name: str, rest: Sequence[str],
     try:
         answer = await run_command(context, name, rest)
     except CommandUsageError as error:
-        # The table tells how a command stands in place of a prompt.
+        # The table has the usage of the slash command.
         words = ("usage: yarrow sessions", name, *(["ID"] if name in SESSION_COMMANDS else []), error.usage)
         raise CommandError(" ".join(filter(None, words))) from None
     out.write(f"{sanitize(answer.stdout_text)}\n")
@@ -89,7 +89,7 @@ async def _print_result(context: CommandContext, name: str, rest: Sequence[str],
 
 
 async def _print_list(stub: Stub, request: pb.ListSessionsRequest, *, json: bool, out: Sink) -> int:
-    """Print the sessions and return how many there are."""
+    """Print the sessions; return their number."""
     response = await stub.ListSessions(request)
     if not json:
         out.write(session_format.format_list(response.sessions))

@@ -1,4 +1,4 @@
-"""Slash commands for the settings of a session, and for calls that are always allowed."""
+"""Slash commands for the settings of a session and for calls that are always allowed."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from yarrow.v1 import agent_pb2 as pb
 THINKING_LEVELS = tuple(name.removeprefix("THINKING_LEVEL_").lower() for name in pb.ThinkingLevel.keys()[1:])
 PERMISSION_MODES = tuple(name.removeprefix("PERMISSION_MODE_").lower() for name in pb.PermissionMode.keys()[1:])
 NEXT_LEVEL = "more"
-"""The level after the present one, the lowest after the highest."""
+"""Argument that selects the next level, or the lowest after the highest."""
 
 
 async def _new(context: CommandContext, _words: Sequence[str]) -> CommandResult:
@@ -30,7 +30,7 @@ async def _model(context: CommandContext, words: Sequence[str]) -> CommandResult
 
 
 async def _list_models(context: CommandContext) -> CommandResult:
-    """Return the models of the present provider, one a line, with which one is in use."""
+    """Return the models of the current provider, one per line, and mark the one in use."""
     state = await _get_state(context)
     listed = await context.stub.ListModels(pb.ListModelsRequest(provider=state.settings.provider))
     if not listed.models:
@@ -41,7 +41,7 @@ async def _list_models(context: CommandContext) -> CommandResult:
 
 
 def format_no_models(provider: str) -> str:
-    """Return what is said where there is nothing to choose from."""
+    """Return the message for a provider that lists no models."""
     return f"{provider} lists no models: /model NAME takes any"
 
 
@@ -108,11 +108,11 @@ SETTING_COMMANDS: dict[str, SlashCommand] = {
     ),
     "dry-run": SlashCommand("[on|off]", "whether tools only say what they would do", _dry_run, 1, is_idle_only=True),
 }
-"""By name, in the order in which they are listed."""
+"""Commands by name, in the order in which they are listed."""
 
 
 MAX_CALL_CHARACTERS = 200
-"""Maximum characters of a call in the list; the rest is cut."""
+"""Maximum characters of a call in the list; the rest is truncated."""
 MAX_DIGITS = 9
 """Maximum digits of a number in the list."""
 NO_CALLS = "No calls are allowed beyond what the mode and the rules allow."
@@ -127,7 +127,7 @@ async def list_or_revoke(stub: Stub, words: Sequence[str], *, session_id: str = 
 
 
 def parse_words(words: Sequence[str]) -> str | None:
-    """Return the number that `revoke` is given, None when the words ask for the list. Raises `CommandError`."""
+    """Return the number passed to `revoke`, or None if the words ask for the list. Raises `CommandError`."""
     match tuple(words):
         case () | ("list",):
             return None
@@ -140,7 +140,7 @@ def parse_words(words: Sequence[str]) -> str | None:
 
 
 async def revoke(stub: Stub, number: str, *, session_id: str = "") -> pb.AllowedCall:
-    """Revoke the call with a number of the list, and return it. Raises `CommandError` and `aio.AioRpcError`."""
+    """Revoke the call with a number from the list and return it. Raises `CommandError` and `aio.AioRpcError`."""
     calls = (await stub.ListPermissions(pb.ListPermissionsRequest(session_id=session_id))).calls
     is_number = number.isascii() and number.isdigit() and len(number) <= MAX_DIGITS
     if not (is_number and 1 <= int(number) <= len(calls)):
@@ -152,7 +152,7 @@ async def revoke(stub: Stub, number: str, *, session_id: str = "") -> pb.Allowed
 
 
 def format_calls(listed: pb.ListPermissionsResponse) -> str:
-    """Return the calls with their numbers, those that are always allowed first, below the file that stores them."""
+    """Return the numbered calls: first those that are always allowed, under the name of the file that stores them."""
     if not listed.calls:
         return NO_CALLS
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Runs a shell command for the person, and prints what it puts out as it comes."""
+"""Shell commands run on behalf of the user; prints their output as it arrives."""
 
 import msgspec
 
@@ -11,11 +11,11 @@ from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 
 BANG = "!"
-"""Begins such a line; with two of them the model is not told, with three the command runs outside the sandbox."""
+"""Prefix of a shell command; with two the model does not see it, with three it runs outside the sandbox."""
 REASON = "the user typed it"
-"""Reason of a command outside the sandbox, which the tool requires."""
+"""Reason for running a command outside the sandbox, which the tool requires."""
 MAX_COMPARED_CHARACTERS = 1 << 16
-"""Characters of what came that are compared with the whole output; a longer one comes back cut anyway."""
+"""Maximum characters of streamed output compared with the whole output; a longer one is returned truncated anyway."""
 
 
 class _ShellArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -25,7 +25,7 @@ class _ShellArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_bang(session_id: str, line: str) -> pb.RunToolRequest:
-    """Return what the service is asked by a line such as `!ls`. Raises `CommandError` when it names no command."""
+    """Return the request for a line such as `!ls`. Raises `CommandError` if it contains no command."""
     command = line.lstrip(BANG).strip()
     if not command:
         raise CommandError("usage: !COMMAND, !!COMMAND to tell nobody, or !!!COMMAND to run it outside the sandbox")
@@ -36,7 +36,7 @@ def parse_bang(session_id: str, line: str) -> pb.RunToolRequest:
 
 
 def format_bang(typed: str, text: str) -> str:
-    """Return the line that the user typed for a message with a text: `!ls` for the run of a shell command."""
+    """Return the line that the user typed for a message with the text `text`: `!ls` for a shell command."""
     tool, _, arguments = typed.partition(" ")
     if not text.startswith(f"I ran the tool {tool} with "):
         return typed
@@ -48,7 +48,7 @@ def format_bang(typed: str, text: str) -> str:
 
 
 async def run_shell_command(stub: Stub, request: pb.RunToolRequest, *, out: Sink) -> None:
-    """Run a tool and print its output, whole. Raises `aio.AioRpcError` when the service refuses."""
+    """Run a tool and print its whole output. Raises `aio.AioRpcError` if the service refuses."""
     shown, last = "", ""
     async for response in stub.RunTool(request):
         event = response.event
@@ -67,7 +67,7 @@ async def run_shell_command(stub: Stub, request: pb.RunToolRequest, *, out: Sink
 
 
 def _find_unprinted(output: pb.ToolOutput, shown: str) -> str:
-    """Return what of an output is not printed yet: all, what stands below what came, or how it ended."""
+    """Return the unprinted part of an output: what follows the streamed text, or else the last line of an error."""
     if len(shown) <= MAX_COMPARED_CHARACTERS and output.text.startswith(shown.rstrip("\n")):
         return output.text[len(shown.rstrip("\n")) :].strip("\n")
     return output.text.rstrip("\n").rpartition("\n")[2] if output.is_error else ""

@@ -1,18 +1,18 @@
-"""Where a client writes: text that is handed over at once, and a wait for room."""
+"""Output of a client: writing returns at once, draining waits for room."""
 
 from typing import Protocol
 
 
 class Sink(Protocol):
-    """Standard output or standard error, or what stands in for it."""
+    """Standard output, standard error, or a replacement for one of them."""
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a person looks at it."""
+        """True if the output is a terminal."""
         ...
 
     def write(self, text: str) -> None:
-        """Hand text over and return at once; whatever it raises ends the client."""
+        """Write text and return at once; an exception ends the client."""
         ...
 
     async def drain(self) -> None:

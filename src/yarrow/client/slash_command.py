@@ -1,4 +1,4 @@
-"""What a command is: where it is given, what it answers, and what may be wrong with it."""
+"""Definition of a slash command: its context, its result and its errors."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
@@ -9,45 +9,45 @@ from yarrow.client.stub import Stub
 
 
 class CommandContext(Struct, frozen=True):
-    """Where a command is given."""
+    """Context in which a command runs."""
 
     stub: Stub
     session_id: str
-    """The session it is about."""
+    """Session that the command acts on."""
     cwd: str
     make_session: Callable[[str], Awaitable[str]] | None = None
-    """Makes another session of a working directory and returns its id; None where none is gone on with."""
+    """Creates a session in a working directory and returns its id; None if the client cannot switch sessions."""
 
 
 class CommandResult(Struct, frozen=True):
-    """What comes of a command: words for the person, and the session to go on with when it is another one."""
+    """Result of a command: text for the user, and the session to continue in if it is another one."""
 
     text: str
     session_id: str = ""
     changes_settings: bool = False
-    """Whether the session is set in another way than before."""
+    """True if the command changed the session's settings."""
     model_text: str = ""
-    """What a model wrote for it, which a client that shows the other session shows there."""
+    """Text that a model wrote for the command; a client that switches to the other session shows it there."""
     notice: str = ""
     """Lines for the user below the text; a client that prints for scripts keeps them out of standard output."""
 
     @property
     def stdout_text(self) -> str:
-        """The words, and below them what a model wrote."""
+        """The text, and below it the text of the model."""
         return "\n\n".join(filter(None, (self.text, self.model_text)))
 
     @property
     def full_text(self) -> str:
-        """What is printed, and below it the notice."""
+        """Text for standard output, and below it the notice."""
         return "\n".join(filter(None, (self.stdout_text, self.notice)))
 
 
 class CommandError(Exception):
-    """A command that was not given as it is used."""
+    """A command was used incorrectly."""
 
 
 class CommandUsageError(CommandError):
-    """A command without what it needs, or with too much; `usage` is what follows its name."""
+    """A command has missing or extra arguments; `usage` is the expected text after its name."""
 
     def __init__(self, name: str, usage: str) -> None:
         super().__init__(f"usage: /{name} {usage}".rstrip())
@@ -55,7 +55,7 @@ class CommandUsageError(CommandError):
 
 
 class CommandFailedError(Exception):
-    """A command that the service began and could not do; `code` is that of the error tree."""
+    """A command failed after the service had started it; `code` is from the error tree."""
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
@@ -63,13 +63,13 @@ class CommandFailedError(Exception):
 
 
 class SlashCommand(NamedTuple):
-    """One command."""
+    """Definition of one command."""
 
     usage: str
-    """What follows its name."""
+    """Arguments shown after its name."""
     help: str
     run: Callable[[CommandContext, Sequence[str]], Awaitable[CommandResult]]
     max_words: int = 0
-    """Words it takes at most."""
+    """Maximum number of arguments."""
     is_idle_only: bool = False
-    """Whether the service refuses it while the agent runs."""
+    """True if the service refuses it while the agent runs."""

@@ -1,4 +1,4 @@
-"""The commands about sessions, once for every client: each is a few calls of the service and an answer in words."""
+"""Slash commands for sessions, shared by all clients: each makes a few RPCs and returns an answer as text."""
 
 import re
 import shlex
@@ -20,18 +20,18 @@ from yarrow.client.slash_command import (
 from yarrow.v1 import agent_pb2 as pb
 
 COMMAND_NAME = re.compile(r"/([\w.:-]+)(?:\s+|$)")
-"""How a command begins; a path has a second slash in it and is none."""
+"""Start of a command; a path does not match because of its second slash."""
 MAX_PROMPT_LINES = 40
-"""Lines shown of a system prompt that an import brings."""
+"""Maximum lines shown of an imported system prompt."""
 
 
 async def run_line(
     context: CommandContext, line: str, *, table: Mapping[str, SlashCommand] | None = None
 ) -> CommandResult:
-    """Do what a line such as `/branch 3` says. Raises as `perform`."""
+    """Run a line such as `/branch 3`. Raises what `run_command` raises."""
     name, *more = line.strip().removeprefix("/").split(None, 1) or [""]
     command = (COMMANDS if table is None else table).get(name)
-    # One that takes a single word takes the rest of the line, spaces and all: a path, a name, instructions.
+    # A single argument is the rest of the line, including spaces: a path, a name, instructions.
     whole = command is not None and command.max_words == 1 and more
     return await run_command(context, name, more if whole else _split_words("".join(more)), table=table)
 
@@ -39,10 +39,10 @@ async def run_line(
 async def run_command(
     context: CommandContext, name: str, words: Sequence[str], *, table: Mapping[str, SlashCommand] | None = None
 ) -> CommandResult:
-    """Do a command of a table, `COMMANDS` when none is given.
+    """Run a command of a table, by default `COMMANDS`.
 
-    Raises `CommandError` for a command that does not exist or is not used like that, `FilePathError`,
-    `CommandFailedError`, and `aio.AioRpcError` when the service refuses.
+    Raises `CommandError` if the command does not exist or is used incorrectly, `FilePathError`, `CommandFailedError`,
+    and `aio.AioRpcError` if the service refuses.
     """
     command = (COMMANDS if table is None else table).get(name)
     if command is None:
@@ -55,14 +55,14 @@ async def run_command(
 
 
 def is_command(line: str) -> bool:
-    """Return whether a line is a command of the table."""
+    """Return whether a line is a command of `COMMANDS`."""
     name, *_ = line.removeprefix("/").split(None, 1) or [""]
     return line.startswith(f"/{name}") and name in COMMANDS and "\n" not in line.strip()
 
 
 def find_nearest(name: str, others: Iterable[str] = ()) -> str:
-    """Return the command, or which of `others`, `name` was probably meant to be, or an empty text."""
-    # Here, since only a mistake needs it.
+    """Return the command, or the one of `others`, that `name` was probably meant to be; empty if none is close."""
+    # Imported here because only a mistyped command needs it.
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(name, [*COMMANDS, *others], n=1, cutoff=0.8)), "")
@@ -103,7 +103,7 @@ async def _merge(context: CommandContext, words: Sequence[str]) -> CommandResult
     )
     said = ""
     async for message in read_messages_after(context.stub, made.session_id, ""):
-        # The last is the model's, on how both fit together.
+        # The last message is the model's, on how the two sessions fit together.
         said = "".join(block.text.text for block in message.content)
     return CommandResult(made.text, made.session_id, model_text=said.strip())
 
@@ -141,7 +141,7 @@ async def _import(context: CommandContext, words: Sequence[str]) -> CommandResul
 
 
 def _format_imported_prompt(made: pb.ImportSessionResponse) -> str:
-    """Return the system prompt that an imported session brings, indented so that no line of it looks like ours."""
+    """Return the system prompt of an imported session, indented so that no line looks like Yarrow's own."""
     if not made.system_prompt:
         return ""
     lines = [f"    {line}" for line in made.system_prompt.splitlines()]
@@ -233,6 +233,6 @@ COMMANDS: dict[str, SlashCommand] = {
     "show": SlashCommand("", "the messages with their indices", _show),
     "name": SlashCommand("NAME", "give the session a name", _name, 1, is_idle_only=True),
 }
-"""By name, in the order in which they are listed."""
+"""Commands by name, in the order in which they are listed."""
 CHAT_COMMANDS: dict[str, SlashCommand] = {**COMMANDS, **SETTING_COMMANDS}
-"""Those that a conversation has, which goes on with the session that a command answers with."""
+"""Commands of a conversation, which continues in the session that a command returns."""

@@ -1,18 +1,18 @@
-"""Where the reader of one run is in the events of its session: what it read, and whether anything is to come."""
+"""Position of the reader of one run in the events of its session: what it read, and whether more will come."""
 
 from typing import TypeAlias
 
 from yarrow.v1 import agent_pb2 as pb
 
 NamedEvent: TypeAlias = tuple[pb.AgentEvent, str]
-"""An event, and the name of the one field that says what happened; empty for a kind that only newer services know."""
+"""An event and the name of its field that is set; the name is empty for a kind that only newer services know."""
 _UNKNOWN_END = (
     "the run is over, and how it ended was not told: the connection was cut, or the service was started again"
 )
 
 
 def make_synthetic_end(session_id: str, run_id: str) -> tuple[pb.AgentEvent, pb.AgentEvent]:
-    """Return what stands for the end of a run that was not told: a gap of unknown size, and an end that says so."""
+    """Return a replacement for the missing end of a run: a gap of unknown size, and an end with an error."""
     missed = pb.AgentEvent(session_id=session_id, run_id=run_id, gap=pb.Gap())
     end = pb.AgentEvent(session_id=session_id, run_id=run_id)
     end.agent_end.reason = pb.END_REASON_ERROR
@@ -22,43 +22,43 @@ def make_synthetic_end(session_id: str, run_id: str) -> tuple[pb.AgentEvent, pb.
 
 
 class StreamCursor:
-    """Begins before the first event of a run, whose prompt has the id `message_id`."""
+    """Cursor that starts before the first event of a run; `message_id` is the id of the run's prompt."""
 
     def __init__(self, session_id: str, message_id: str) -> None:
         self.has_begun = False
-        """Whether an event of the run was read."""
+        """True once an event of the run was read."""
         self.has_ended = False
-        """Whether its end was."""
+        """True once the end of the run was read."""
         self.is_replay = False
-        """Whether the run is read from a stream that may tell other things before it."""
+        """True if the stream may contain other events before the run."""
         self.has_heartbeats = False
-        """Whether silent streams have signs of life."""
+        """True if silent streams have heartbeats."""
         self.sequence = 0
-        """Of the last event that was read."""
+        """Sequence number of the last event read."""
         self.epoch = ""
-        """Of the service, to which the sequence belongs; empty before it is known."""
+        """Epoch of the service that the sequence number belongs to; empty until it is known."""
         self._session_id = session_id
         self._message_id = message_id
         self._run_id = ""
         self._last: int | None = None
-        """Sequence after which nothing of the run comes; None while it may go on."""
+        """Sequence number after which no event of the run comes; None while the run may continue."""
         self._held_gaps: list[NamedEvent] = []
-        """A gap before the first event, until it is known to be one of this run."""
+        """Gaps before the first event, held until they are known to belong to this run."""
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of the run is to come."""
+        """True if no more events of the run will come."""
         return self.has_ended or (self._last is not None and self.sequence >= self._last)
 
     def sync_with_state(self, state: pb.GetStateResponse) -> None:
-        """Find out by the state of the session, as it is after a cut, whether the run goes on."""
+        """Determine from the state of the session, read after a lost connection, whether the run continues."""
         if self.epoch and state.epoch != self.epoch:
             self._last = 0
         elif not state.run_id or (self._run_id and state.run_id != self._run_id):
             self._last = state.sequence
 
     def accept(self, response: pb.PromptResponse | pb.StreamEventsResponse) -> list[NamedEvent]:
-        """Return the events of a response that were not read before, without signs of life."""
+        """Return the events of a response that were not read before, without heartbeats."""
         if self.epoch and response.epoch not in ("", self.epoch):
             self._last = 0
             return []
@@ -79,14 +79,14 @@ class StreamCursor:
         return told
 
     def end_synthetically(self) -> list[NamedEvent]:
-        """Return what stands for the end of a run that was not told: a gap, and an end that says so."""
+        """Return a replacement for the missing end of the run: a gap, and an end with an error."""
         self.has_ended = True
         return [
             (event, event.WhichOneof("event") or "") for event in make_synthetic_end(self._session_id, self._run_id)
         ]
 
     def _accept_event(self, event: pb.AgentEvent, kind: str) -> list[NamedEvent]:
-        """Return the event with what was held back before it; nothing when it is of another run."""
+        """Return the event, preceded by held gaps; nothing if it belongs to another run."""
         if kind == "agent_start" and not self._is_ours(event):
             # A session has one run at a time: this one is over, and its end was lost.
             self._last = 0
