@@ -1,1 +1,1 @@
-"""What tools may touch and how they run programs."""
+"""Access rules for tools, and execution of programs."""

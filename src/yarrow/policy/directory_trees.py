@@ -1,4 +1,4 @@
-"""Removal and measurement of directory trees, which may be deeper than any path or call stack."""
+"""Removal and measurement of directory trees, even deeper than any path or call stack allows."""
 
 import os
 import stat
@@ -8,14 +8,14 @@ from pathlib import Path
 from yarrow.platform import system
 
 MAX_MEASURED_ENTRIES = 1_000_000
-"""Entries of a tree whose bytes are added up; the rest counts as nothing."""
+"""Maximum entries of a tree whose sizes are added up; the rest count as 0 bytes."""
 _DIRECTORY = os.O_RDONLY | system.DIRECTORY | system.NOFOLLOW | system.BASE_FLAGS
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a directory with all that is in it, also what its owner closed to itself, as package caches do.
+    """Remove a directory with its contents, including directories closed to their owner, as package caches create them.
 
-    Each directory is moved to the top before it is emptied: that needs two descriptors and no recursion.
+    Each directory is moved to the top before it is emptied: two descriptors are enough, and no recursion is needed.
     """
     with suppress(OSError):
         if not stat.S_ISDIR(path.lstat().st_mode):
@@ -29,7 +29,7 @@ def remove_tree(path: Path) -> None:
 
 
 def measure_tree(directory: int, name: str) -> int:
-    """Return the bytes of all files at a name of an open directory, as far as paths of the system reach."""
+    """Return the total bytes of all files at a name in an open directory, as far down as system paths reach."""
     try:
         status = system.stat_at(directory, name)
     except OSError:
@@ -73,7 +73,7 @@ def _remove(above: int, name: str) -> None:
 
 
 def _empty_into(directory: int, *, into: int) -> list[str]:
-    """Remove the files of an open directory, move its directories to another, and return their names there."""
+    """Remove the files of an open directory, move its subdirectories to `into`, and return their names there."""
     moved: list[str] = []
     for name in system.listdir_at(directory):
         with suppress(OSError):
@@ -82,7 +82,7 @@ def _empty_into(directory: int, *, into: int) -> list[str]:
             elif directory == into:
                 moved.append(name)
             else:
-                make_accessible(name, inside=directory)  # a directory that is moved must be writable itself
+                make_accessible(name, inside=directory)  # a directory can only be moved if it is writable itself
                 beside = f"removed-{os.urandom(12).hex()}"
                 os.rename(name, beside, src_dir_fd=directory, dst_dir_fd=into)
                 moved.append(beside)
@@ -90,15 +90,15 @@ def _empty_into(directory: int, *, into: int) -> list[str]:
 
 
 def _open_accessible(directory: int, name: str) -> int:
-    """Open a directory, which its owner can then list and empty. Raises OSError."""
+    """Open a directory after making it listable and writable for its owner. Raises OSError."""
     make_accessible(name, inside=directory)
     return os.open(name, _DIRECTORY, dir_fd=directory)
 
 
 def make_accessible(name: str, *, inside: int | None = None) -> None:
-    """Let the owner list and change a directory, a name of an open directory or a path; leave all else as it is.
+    """Let the owner list and change a directory, given as a name in an open directory or as a path.
 
-    Raises OSError.
+    Anything that is not a directory is left alone. Raises OSError.
     """
     status = os.lstat(name) if inside is None else system.stat_at(inside, name)
     if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IRWXU != stat.S_IRWXU:

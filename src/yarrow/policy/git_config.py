@@ -9,18 +9,18 @@ from pathlib import Path
 from msgspec import Struct
 
 WORKTREE_CONFIG = "config.worktree"
-"""Name of the configuration of one worktree, beside the shared one."""
+"""Name of the configuration of one worktree, next to the shared one."""
 CONFIG_BYTES = 1_048_576
-"""The most that is read of one file of configuration."""
+"""Maximum bytes read of one configuration file."""
 MAX_CACHED_CHARACTERS = 16_384
-"""Longest text of which the settings are remembered; most repositories have less than a thousand."""
+"""Maximum length of a text whose settings are cached; most repositories have less than a thousand characters."""
 MAX_FILES = 64
-"""Files that are followed from one; git itself gives up at ten levels."""
+"""Maximum included files followed from one file; git itself stops at ten levels."""
 SECTION = r'\s*\[\s*(?P<name>[^\s\]"]+)(?:\s+"(?P<sub>(?:[^"\\]|\\.)*)")?\s*\]'
 MAX_SETTINGS = 20_000
-"""Settings and section headers of one file; a file with more is not parsed."""
+"""Maximum settings and section headers of one file; a file with more is not parsed."""
 HELPER_ADDRESS = r"\s*-|[A-Za-z0-9][A-Za-z0-9+.-]*::"
-"""How an address begins that makes git run a program: `ext::sh -c ...`, or an option in its place."""
+"""Start of an address that makes git run a program: `ext::sh -c ...`, or an option in its place."""
 CONTROL_CHARACTERS = r"[\x00-\x08\x0a-\x1f\x7f]"
 _HEADER = re.compile(r'\[(?P<name>[A-Za-z0-9.-]+)(?:[ \t\r]+"(?P<sub>(?:[^"\\\n]|\\[^\n])*)")?\]')
 _KEY = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9-]*)[ \t]*(?P<end>=|\n|\Z)")
@@ -30,7 +30,7 @@ _ESCAPES = {"\\t": "\t", "\\b": "\b", "\\n": "\n", "\\\\": "\\", '\\"': '"', "\\
 
 
 class GitSetting(Struct, frozen=True):
-    """One setting of a configuration; names of sections and keys are lowercase."""
+    """One setting of a configuration; section and key names are lowercase."""
 
     section: str
     subsection: str
@@ -38,7 +38,7 @@ class GitSetting(Struct, frozen=True):
     value: str
 
     def is_in(self, table: Mapping[str, tuple[str, ...]]) -> bool:
-        """Whether a table allows it with its value."""
+        """Return whether a table allows the setting with its value."""
         allowed = table.get(self.section, ())
         if (self.key not in allowed and ANY_SETTING not in allowed) or re.search(CONTROL_CHARACTERS, self.value):
             return False
@@ -48,10 +48,10 @@ class GitSetting(Struct, frozen=True):
 
 
 def included_files(config: Path, home: Path) -> list[Path]:
-    """Return the files that `config` includes, and those that these include, whether they are there or not.
+    """Return the files that `config` includes, directly or indirectly, including missing ones.
 
-    Paths are as git reads them, with no link followed. Every condition counts as met, for a command can mostly bring
-    it about. What cannot be read includes nothing.
+    Paths are as git reads them, with no symlink followed. Every condition counts as met, because a command can usually
+    make it true. An unreadable file includes nothing.
     """
     found: dict[Path, None] = {}
     waiting = [config]
@@ -66,7 +66,7 @@ def included_files(config: Path, home: Path) -> list[Path]:
 
 
 def harmless_settings(config: Path) -> Sequence[GitSetting] | None:
-    """Return the settings of a configuration; None if not all are harmless or git may read the file otherwise."""
+    """Return the settings of a configuration; None if any is not harmless or git may read the file differently."""
     try:
         if config.is_symlink() or not config.is_file() or config.stat().st_size > CONFIG_BYTES:
             return None
@@ -77,7 +77,7 @@ def harmless_settings(config: Path) -> Sequence[GitSetting] | None:
 
 
 def render_settings(found: Sequence[GitSetting]) -> str:
-    """Return the text of a configuration with some settings, which have no control characters."""
+    """Return settings, which must not contain control characters, as the text of a configuration."""
     lines: list[str] = []
     place = ("", "")
     for one in found:
@@ -93,18 +93,18 @@ def _escape(text: str) -> str:
 
 
 def read_settings(config: Path) -> Sequence[GitSetting]:
-    """Return the settings of a configuration; none of one that git refuses or that cannot be read."""
+    """Return the settings of a configuration; empty if git rejects it or it cannot be read."""
     return parse_settings(_read_text(config)) or ()
 
 
 def core_worktree_of(config: Path) -> str | None:
-    """Return the last `core.worktree` of a configuration; None without one, or when it cannot be read."""
+    """Return the last `core.worktree` of a configuration; None if it has none or cannot be read."""
     trees = [one.value for one in read_settings(config) if (one.section, one.key) == ("core", "worktree")]
     return trees[-1] if trees else None
 
 
 def changes_only_settable(before: str, after: str) -> bool:
-    """Whether two configurations differ in `CHANGEABLE_SETTINGS` alone; the order of all others counts too."""
+    """Return whether two configurations differ only in `CHANGEABLE_SETTINGS`; the order of the others matters too."""
     if re.search(r"\\\s*$", after, re.MULTILINE):
         return False
     old, new = parse_settings(before), parse_settings(after)
@@ -116,9 +116,9 @@ def changes_only_settable(before: str, after: str) -> bool:
 
 
 def is_settable_change(config: Path, before: str, after: str) -> bool:
-    """Whether a change of a configuration is of `CHANGEABLE_SETTINGS` alone, and makes git obey no other file besides.
+    """Return whether a change affects only `CHANGEABLE_SETTINGS` and does not make git obey another file.
 
-    With `extensions.worktreeConfig` git reads a `config.worktree`, and all worktrees share a `core.worktree`.
+    With `extensions.worktreeConfig`, git reads a `config.worktree`, and `core.worktree` applies to all worktrees.
     """
     if not changes_only_settable(before, after):
         return False
@@ -135,13 +135,13 @@ def _worktree_config_values(text: str) -> list[str]:
 
 
 def decode_config(content: bytes) -> str:
-    """Return the text of a configuration, whatever its encoding."""
+    """Return the text of a configuration in any encoding."""
     return content.decode("utf-8", "surrogateescape")
 
 
 def parse_settings(text: str) -> Sequence[GitSetting] | None:
-    """Return the settings of a configuration in their order; None for a text that git refuses or that is too long."""
-    # The same few files are read several times for each command.
+    """Return the settings of a configuration in order; None if git rejects the text or it has too many settings."""
+    # The same few files are read several times per command.
     return _parse_cached(text) if len(text) <= MAX_CACHED_CHARACTERS else _parse_all(text)
 
 
@@ -162,7 +162,7 @@ def _parse_all(text: str) -> Sequence[GitSetting] | None:
 
 def _read_text(file: Path) -> str:
     try:
-        if not file.is_file():  # a FIFO would wait
+        if not file.is_file():  # a FIFO would block
             return ""
         with file.open("rb") as opened:
             return decode_config(opened.read(CONFIG_BYTES))
@@ -171,8 +171,8 @@ def _read_text(file: Path) -> str:
 
 
 def _include_paths(text: str) -> Iterator[str]:
-    """Yield what `path` is set to in the sections `include` and `includeIf`, also past a line that git refuses."""
-    if "include" not in text.casefold():  # as in most, and to take one to pieces takes a while
+    """Yield the values of `path` in the sections `include` and `includeIf`, even after a line that git rejects."""
+    if "include" not in text.casefold():  # most files have none, and parsing is slow
         return
     for setting in _parse(text):
         if isinstance(setting, GitSetting) and setting.section in {"include", "includeif"} and setting.key == "path":
@@ -180,11 +180,11 @@ def _include_paths(text: str) -> Iterator[str]:
 
 
 class _Malformed(Struct, frozen=True):
-    """A line that git refuses, and with it the whole file."""
+    """A line that makes git reject the whole file."""
 
 
 def _parse(text: str) -> Iterator[GitSetting | _Malformed | None]:
-    """Yield each setting, None for each section header, and go on in the next line after a malformed one."""
+    """Yield each setting, and None for each section header; after a malformed line, continue with the next one."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     section = subsection = ""
     place = _skip_blanks(text, 0)
@@ -192,7 +192,7 @@ def _parse(text: str) -> Iterator[GitSetting | _Malformed | None]:
         if text[place] in "#;":
             place = _next_line(text, place)
         elif (header := _HEADER.match(text, place)) is not None:
-            # The old form [section.subsection] is read as well.
+            # The old form [section.subsection] is accepted too.
             section, _, old = header["name"].casefold().partition(".")
             subsection = old if header["sub"] is None else re.sub(r"\\(.)", r"\1", header["sub"])
             place = header.end()
@@ -207,7 +207,7 @@ def _parse(text: str) -> Iterator[GitSetting | _Malformed | None]:
 
 
 def _value(text: str, place: int) -> tuple[str | None, int]:
-    """Return the value that begins at an offset, and where the next line begins; None for one that git refuses."""
+    """Return the value at an offset, None if git rejects it, and the start of the next line."""
     pieces: list[str] = []
     blanks = ""
     is_quoted = is_begun = False
@@ -246,11 +246,11 @@ def _include_path(value: str, file: Path, home: Path) -> Path | None:
 
 
 ANY_SETTING = "*"
-"""Stands for all settings of a section."""
+"""Wildcard for all settings of a section."""
 ADDRESS_SETTINGS = frozenset({"url", "pushurl", "remote", "pushremote"})
-"""Settings that hold an address."""
+"""Settings that contain an address."""
 VALUE_PATTERNS = {"repositoryformatversion": r"[01]", "ignorerevsfile": r"[\w.-]+"}
-"""Patterns of the values that are allowed for some settings; a name of a file has no directory."""
+"""Patterns of allowed values of some settings; a file name has no directory."""
 CHANGEABLE_SETTINGS = {
     "core": (
         *("autocrlf", "eol", "safecrlf", "quotepath", "abbrev", "commentchar", "whitespace", "longpaths"),
@@ -311,7 +311,7 @@ CHANGEABLE_SETTINGS = {
     "color": (ANY_SETTING,),
     "column": (ANY_SETTING,),
 }
-"""Settings, by section, that a command may change in a repository of the user's."""
+"""Settings, by section, that a command may change in the user's repositories."""
 HARMLESS_SETTINGS = CHANGEABLE_SETTINGS | {
     "core": (
         *CHANGEABLE_SETTINGS["core"],
@@ -329,4 +329,4 @@ HARMLESS_SETTINGS = CHANGEABLE_SETTINGS | {
     "maintenance": ("auto", "strategy"),
     "lfs": ("repositoryformatversion", "access"),
 }
-"""Settings, by section, for which git runs nothing and reads no other configuration."""
+"""Settings, by section, that make git neither execute anything nor read another configuration."""

@@ -1,4 +1,4 @@
-"""Repositories hidden in commits and stashes, which git would bring back later."""
+"""Git directories hidden in commits and stashes, which git would later restore to the work tree."""
 
 import os
 import re
@@ -25,14 +25,14 @@ from yarrow.policy.sandbox.directory_scan import GIT_DIRECTORY_NAMES, GIT_NAMES,
 from yarrow.policy.sandbox.git_directories import common_directory
 
 MAX_COMMITS = 10_000
-"""Commits that are read of one repository, the newest first."""
+"""Maximum commits read per repository, newest first."""
 OUTPUT_BYTES = 67_108_864
-"""Bytes of one answer of git; a longer one is `UnreadableHistory`."""
+"""Maximum bytes of one git output; more raises `UnreadableHistory`."""
 MAX_SECONDS = 5.0
-"""Time for all questions about one workspace; what takes longer is `UnreadableHistory`."""
+"""Time limit in seconds for all git calls about one workspace; exceeding it raises `UnreadableHistory`."""
 TIMED_OUT = f"more than {MAX_SECONDS:g} s of reading"
 GITLINK, TREE = "160000", "040000"
-"""Modes of a submodule and of a directory."""
+"""Git modes of a submodule and of a directory."""
 IS_REPOSITORY = ("rev-parse", "--absolute-git-dir")
 _DELETED = "D"
 _CHANGE = re.compile(rb":\d+ (\d+) [0-9a-f]+ ([0-9a-f]+) ([A-Z])\d*\0([^\0]+)\0")
@@ -56,7 +56,7 @@ _ENVIRONMENT = {
 
 
 class UnreadableHistory(Exception):
-    """There is more than the limits allow to read, or git cannot read it."""
+    """The history exceeds the limits or git cannot read it."""
 
 
 class TreeChange(Struct, frozen=True):
@@ -72,12 +72,12 @@ class GitHistory(Struct, frozen=True):
 
     directory: Path
     program: str
-    """Path of git."""
+    """Path of the git executable."""
     deadline: float
-    """Time of the monotonic clock at which git is ended."""
+    """Monotonic time at which git is killed."""
 
     def commit_changes(self, added: Iterable[str], known: Iterable[str], *more: str) -> Iterator[TreeChange]:
-        """Yield what commits change that are reached from some objects, and not from others. Raises Unread.
+        """Yield the changes of commits reachable from `added` but not from `known`. Raises `UnreadableHistory`.
 
         `more` are options of `git rev-list` that add objects.
         """
@@ -91,12 +91,15 @@ class GitHistory(Struct, frozen=True):
             yield from _parse_changes(self._run_git(differing, commits))
 
     def index_changes(self, head: str) -> Iterator[TreeChange]:
-        """Yield what the index changes of a commit, of the empty tree without one. Raises Unread."""
+        """Yield the index's changes against a commit, or against the empty tree if `head` is empty.
+
+        Raises `UnreadableHistory`.
+        """
         against = head or self._empty_tree()
         yield from _parse_changes(self._run_git(("diff-index", "--cached", "-r", "--no-renames", "-z", against)))
 
     def tracks(self, path: str) -> bool:
-        """Whether the index or any commit has a path, in any case. Raises Unread."""
+        """Return whether the index or any commit contains a path, ignoring case. Raises `UnreadableHistory`."""
         words = ("--", f":(literal,icase){path}")
         if self._run_git(("rev-list", "--all", "--reflog", "--max-count=1", *words)):
             return True
@@ -106,7 +109,7 @@ class GitHistory(Struct, frozen=True):
         return self._run_git(("hash-object", "-t", "tree", "--stdin")).decode().strip()
 
     def tree_names(self, trees: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Return the names in each tree; none for what is not a tree. Raises Unread."""
+        """Return the names in each tree; objects that are not trees are omitted. Raises `UnreadableHistory`."""
         data = self._run_git(("cat-file", "--batch"), "".join(f"{tree}\n" for tree in trees).encode())
         found: dict[str, tuple[str, ...]] = {}
         at = 0
@@ -151,7 +154,8 @@ class GitHistory(Struct, frozen=True):
         if process.returncode < 0:
             raise UnreadableHistory(TIMED_OUT)
         if process.returncode and words != IS_REPOSITORY:
-            # An unreadable parent keeps nobody from checking a commit out; what is no repository cannot be used at all.
+            # An unreadable parent does not prevent a checkout, so it counts; a directory that is no repository is
+            # harmless.
             if self._run_git(IS_REPOSITORY):
                 raise UnreadableHistory("objects that git cannot read")
             return b""
@@ -159,7 +163,7 @@ class GitHistory(Struct, frozen=True):
 
 
 def find_git() -> str | None:
-    """Return the path of git, of none that a workspace holds; None without one."""
+    """Return the path of git outside all workspaces; None if it is not found."""
     return find_program("git", os.environ)
 
 
@@ -170,7 +174,7 @@ def _parse_changes(data: bytes) -> Iterator[TreeChange]:
 
 
 def _parse_tree(tree: bytes, size: int) -> Iterator[str]:
-    """Yield the names of a tree, whose entries end with the name of an object of `size` bytes."""
+    """Yield the names in a tree object, each entry of which ends with an object id of `size` bytes."""
     at = 0
     while found := _ENTRY.match(tree, at):
         yield os.fsdecode(found[1])
@@ -178,23 +182,23 @@ def _parse_tree(tree: bytes, size: int) -> Iterator[str]:
 
 
 MAX_DIRECTORIES = 20_000
-"""Directories of one repository that are looked at closer; with more it is `unchecked`."""
+"""Maximum directories inspected per repository; with more, the repository is reported in `unchecked`."""
 COMMON_NAMES = ("objects", "refs")
 """Names that a later run may add to a work tree without being noticed."""
 _GIT_NAME = re.compile(rf"(?:^|/)(?:{'|'.join(map(re.escape, sorted(GIT_NAMES)))})(?:/|$)", re.IGNORECASE)
 
 
 class EmbeddedRepositories(Struct, frozen=True):
-    """What a run added to repositories."""
+    """Git directories that a run added to repositories."""
 
     directories: tuple[Path, ...] = ()
-    """Directories that git would take for a git directory once it has checked them out."""
+    """Directories that git would treat as git directories after checking them out."""
     unchecked: tuple[str, ...] = ()
     """Repositories that could not be checked, each with the reason."""
 
 
 def find_embedded_repositories(before: WorkspaceRepositories, after: WorkspaceRepositories) -> EmbeddedRepositories:
-    """Return what a run added to the repositories of a workspace, by a look before and one after it."""
+    """Return what a run added to the repositories of a workspace, given their states before and after it."""
     is_partial = any(state.is_partial for state in after.states.values())
     if (after == before and not is_partial) or (program := find_git()) is None:
         return EmbeddedRepositories()
@@ -204,7 +208,7 @@ def find_embedded_repositories(before: WorkspaceRepositories, after: WorkspaceRe
     for directory, state in after.states.items():
         if state != before.states.get(directory) or state.is_partial:
             search.check(directory)
-    # The commit of a submodule needs no reference: the index of the repository around it names it.
+    # A submodule's commit needs no reference: the index of the enclosing repository names it.
     for directory in after.states if search.submodules else ():
         search.check_submodules(directory)
     search.check_partial(
@@ -214,7 +218,7 @@ def find_embedded_repositories(before: WorkspaceRepositories, after: WorkspaceRe
 
 
 class _Search:
-    """Looks through the repositories of one workspace."""
+    """Search of the repositories of one workspace."""
 
     def __init__(self, program: str, before: WorkspaceRepositories, after: WorkspaceRepositories) -> None:
         self._program = program
@@ -222,14 +226,14 @@ class _Search:
         self._before = before
         self._after = after
         self._read: dict[Path, set[str]] = {}
-        """Commits, by repository: its worktrees have them in common."""
+        """Commits already read, by repository; its worktrees share them."""
         self.directories: dict[Path, None] = {}
         self.submodules: set[str] = set()
         """Commits of submodules."""
         self.unchecked: list[str] = []
 
     def check(self, directory: Path) -> None:
-        """Look at what became other in a git directory."""
+        """Check what changed in a git directory."""
         had, has = self._before.states.get(directory, RepositoryState()), self._after.states[directory]
         read = self._read.setdefault(common_directory(directory) or directory, set())
         appended = reflog_commits(directory, had)
@@ -247,7 +251,7 @@ class _Search:
         self.directories |= dict.fromkeys(directory / name for name in replacing)
 
     def check_submodules(self, directory: Path) -> None:
-        """Look at those commits of submodules that a git directory has."""
+        """Check the commits of submodules that a git directory contains."""
         history = GitHistory(directory, self._program, self._deadline)
         with self._recording_unchecked(directory):
             known = self._before.states.get(directory, self._after.states[directory]).commits
@@ -256,7 +260,7 @@ class _Search:
             )
 
     def check_partial(self, parts: Sequence[Path]) -> None:
-        """Look whether git has what directories of a work tree lack to be git directories."""
+        """Check whether git tracks what incomplete directories of a work tree lack to be git directories."""
         trees = {tree: directory for directory in self._after.states if (tree := work_tree_of(directory)) is not None}
         for path in parts:
             tree = next((above for above in path.parents if above in trees), None)
@@ -282,7 +286,10 @@ class _Search:
 
 
 def _embedded_directories(history: GitHistory, found: Sequence[TreeChange], head: str) -> set[PurePath]:
-    """Return the directories that changes make complete or nearly so, with what is beside them. Raises Unread."""
+    """Return the directories that changes make complete or nearly so, counting existing files.
+
+    Raises `UnreadableHistory`.
+    """
     names: dict[PurePath, set[str]] = {}
     for change in found:
         if _GIT_NAME.search(change.path):
@@ -304,7 +311,7 @@ def _embedded_directories(history: GitHistory, found: Sequence[TreeChange], head
 
 
 def _is_nearly_complete(names: Iterable[str]) -> bool:
-    """Whether git takes a directory with these names for a git directory, or would with one more that is ordinary."""
+    """Return whether these names make a git directory, or would together with one of `COMMON_NAMES`."""
     lowercase = {name.casefold() for name in names}
     return is_complete(lowercase) or any(
         is_complete({*lowercase, name}) for name in COMMON_NAMES if "head" in lowercase

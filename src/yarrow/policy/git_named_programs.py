@@ -1,4 +1,4 @@
-"""Programs and hook directories of a workspace that the user's git configuration names."""
+"""Programs and hook directories in a workspace that are named by the user's git configuration."""
 
 import os
 import posixpath
@@ -17,9 +17,9 @@ from yarrow.policy.sandbox.git_files import git_directory_of
 from yarrow.policy.sandbox.protected_paths import USERS_CONFIG
 
 MAX_REPOSITORIES = 64
-"""Repositories of which the configuration is read, in the order in which they are given."""
+"""Maximum repositories whose configuration is read, in the given order."""
 MAX_PATHS = 500
-"""Paths that are returned of all configurations."""
+"""Maximum files, and maximum directories, returned for all configurations."""
 SYSTEM_CONFIG = Path("/etc/gitconfig")
 HOOK_DIRECTORIES = {"core": ("hookspath",), "init": ("templatedir",)}
 """Settings, by section, that name a directory whose files git executes, or copies to where it does."""
@@ -43,13 +43,13 @@ COMMANDS = {
 }
 """Settings, by section, whose value git executes as a command line."""
 INTERPRETER = r"(?:ba|da|k|z)?sh|python[\d.]*|node|deno|bun|perl|ruby|php|source|\.|exec|env"
-"""Names of programs that execute the file that their next word names."""
+"""Pattern of programs that execute the file given as their next word."""
 TOP_OF_WORK_TREE = ("$(git rev-parse --show-toplevel)", "${PWD}", "$PWD")
-"""Texts in command lines that stand for the directory in which git runs them."""
+"""Texts in command lines that mean the directory in which git runs them."""
 
 
 class NamedPrograms(Struct, frozen=True):
-    """Paths that git executes, whether they are there or not."""
+    """Paths that git executes, including missing ones."""
 
     files: tuple[Path, ...] = ()
     directories: tuple[Path, ...] = ()
@@ -57,7 +57,7 @@ class NamedPrograms(Struct, frozen=True):
 
 
 def find_named_programs(git_directories: Iterable[Path], roots: Sequence[Path], home: Path) -> NamedPrograms:
-    """Return what the configurations of git directories, of the user and of the system name below some roots."""
+    """Return the paths below `roots` named by the configurations of git directories, of the user and of the system."""
     shared = list(_read_all([*_user_configs(home), SYSTEM_CONFIG], home))
     files: dict[Path, None] = {}
     directories: dict[Path, None] = {}
@@ -75,7 +75,7 @@ def find_named_programs(git_directories: Iterable[Path], roots: Sequence[Path], 
 
 
 def git_directories_at(roots: Iterable[Path]) -> Iterator[Path]:
-    """Yield the git directory that belongs to each root itself."""
+    """Yield the git directory of each root itself."""
     for root in roots:
         with suppress(OSError, ValueError):
             yield Path(os.path.realpath(git_directory_of(root / ".git")))
@@ -102,10 +102,10 @@ def _is_in(setting: GitSetting, table: dict[str, tuple[str, ...]]) -> bool:
 
 
 def _words_that_are_paths(setting: GitSetting, tree: Path) -> Iterator[str]:
-    """Yield the words of a command line that may be a path; a name alone is one behind an interpreter: `sh a.sh`."""
+    """Yield the words of a command line that may be paths; a plain name only after an interpreter, as in `sh a.sh`."""
     text = setting.value
     if setting.section == "alias" and not text.startswith("!"):
-        return  # a command of git's own
+        return  # an alias for a git command
     for name in TOP_OF_WORK_TREE:
         text = text.replace(name, str(tree))
     text = text.removeprefix("!")
@@ -113,7 +113,7 @@ def _words_that_are_paths(setting: GitSetting, tree: Path) -> Iterator[str]:
         lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
         lexer.whitespace_split, lexer.commenters = True, ""
         words = list(lexer)
-    except ValueError:  # a quotation that does not end
+    except ValueError:  # an unterminated quotation
         words = text.split()
     is_script = False
     for word in words:
@@ -125,7 +125,7 @@ def _words_that_are_paths(setting: GitSetting, tree: Path) -> Iterator[str]:
 
 
 def _places(name: str, tree: Path, roots: Sequence[Path], *, home: Path) -> Iterator[Path]:
-    """Yield the path that a name means below some roots, and what it leads to if it is a symlink."""
+    """Yield the path that a name means, and its real path, if they lie below some roots."""
     if "\0" in name:
         return
     path = home / name[2:] if name.startswith("~/") else tree / name

@@ -15,43 +15,43 @@ from yarrow.policy.sandbox.git_directories import common_directory, scan_git_dir
 from yarrow.policy.sandbox.git_files import read_content, read_gitfile, read_path
 
 MAX_REPOSITORIES = 1_000
-"""Git directories of one workspace, those nearest to a root first; later ones are not looked at."""
+"""Maximum git directories of one workspace, those nearest to a root first; later ones are ignored."""
 MAX_REFERENCES = 5_000
-"""Loose references of one git directory that are read here; with more git itself has to read them."""
+"""Maximum loose references read per git directory; with more, git itself has to read them."""
 PACKED_BYTES = 16_777_216
-"""Bytes of `packed-refs` that are read here; with more git itself has to read it."""
+"""Maximum bytes read of `packed-refs`; if it is larger, git itself has to read it."""
 LOG_BYTES = 1_048_576
-"""Bytes appended to a reflog that are read here; with more git itself has to read it."""
+"""Maximum bytes read of what was appended to a reflog; with more, git itself has to read it."""
 REFERENCE_BYTES = 4_096
-"""Bytes that are read of one reference, or of a file such as `FETCH_HEAD`."""
+"""Maximum bytes read of one reference, or of a file such as `FETCH_HEAD`."""
 REFLOGS = ("logs/HEAD", "logs/refs/stash")
-"""Reflogs of commits that no reference may name any more."""
+"""Reflogs of commits that references may no longer name."""
 RARE_NAMES = (frozenset({"head"}), frozenset({"commondir"}), frozenset({"objects", "refs"}))
-"""Lowercase names of which each git directory has one set; other directories rarely do."""
+"""Sets of lowercase names; every git directory contains one of the sets, other directories rarely do."""
 AUTOSTASHES = ("rebase-merge/autostash", "rebase-apply/autostash")
 REPLACE_PREFIX = "refs/replace/"
-"""Prefix of references to objects that git takes in place of others."""
+"""Prefix of references to objects that git uses in place of others."""
 _OBJECT_ID = re.compile(rb"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b")
 _PACKED_REF = re.compile(rb"^([0-9a-f]{40,64}) (refs/\S+)$", re.MULTILINE)
 _PSEUDO_REF = re.compile(r"[A-Z][A-Z_]*")
-"""Name of a reference in a git directory itself, such as `ORIG_HEAD`."""
+"""Name of a reference at the top of a git directory, such as `ORIG_HEAD`."""
 
 
 class RepositoryState(Struct, frozen=True):
-    """What one git directory can check out."""
+    """State of one git directory, as far as it determines what can be checked out."""
 
     index: tuple[int, ...] = ()
-    """Identity of the index; empty without one."""
+    """Identity of the index; empty if missing."""
     head: str = ""
-    """Commit that is checked out; empty for none."""
+    """Commit that is checked out; empty if there is none."""
     commits: frozenset[str] = frozenset()
-    """Objects that references name."""
+    """Objects named by references."""
     replacements: frozenset[str] = frozenset()
-    """References to objects that replace others."""
+    """References to objects that replace others, each with its object."""
     reflog_sizes: tuple[int, ...] = (0,) * len(REFLOGS)
-    """Bytes of each of `REFLOGS`."""
+    """Size in bytes of each of `REFLOGS`."""
     is_partial: bool = False
-    """Whether there are more references than were read."""
+    """True if there are more references than were read."""
 
 
 class WorkspaceRepositories(Struct, frozen=True):
@@ -60,11 +60,11 @@ class WorkspaceRepositories(Struct, frozen=True):
     states: dict[Path, RepositoryState] = {}
     """State of each git directory."""
     partial_directories: dict[Path, tuple[str, ...]] = {}
-    """Names of git in directories of work trees that lack others to be git directories."""
+    """Git names in work tree directories that lack others to be git directories."""
 
 
 def scan_repositories(roots: Sequence[Path]) -> WorkspaceRepositories:
-    """Look at the repositories of a workspace, and at that which a root is a worktree of."""
+    """Read the states of a workspace's repositories, and of the repository that a root is a worktree of."""
     names = scan_git_directories(roots).git_names
     complete = frozenset(path for path, held in names.items() if is_complete(held))
     outside = (path for root in roots if (path := _external_git_directory(root)) is not None)
@@ -81,11 +81,11 @@ def scan_repositories(roots: Sequence[Path]) -> WorkspaceRepositories:
 
 
 def reflog_commits(directory: Path, before: RepositoryState) -> set[str] | None:
-    """Return the commits that were appended to the reflogs of a git directory; None when there are too many."""
+    """Return the commits appended to the reflogs of a git directory since `before`; None if there are too many."""
     found = set[str]()
     for log, size in zip(REFLOGS, before.reflog_sizes, strict=True):
         now = _size_of(directory / log)
-        start = size if size <= now else 0  # a shorter one was written anew
+        start = size if size <= now else 0  # a shorter one was rewritten
         if now - start > LOG_BYTES:
             return None
         found.update(one.decode() for one in _OBJECT_ID.findall(read_content(directory / log, LOG_BYTES, start=start)))
@@ -93,7 +93,7 @@ def reflog_commits(directory: Path, before: RepositoryState) -> set[str] | None:
 
 
 def work_tree_of(directory: Path) -> Path | None:
-    """Return the work tree of a git directory; None for a bare one."""
+    """Return the work tree of a git directory; None if it is bare."""
     if directory.name == ".git":
         return directory.parent
     with suppress(OSError, ValueError):
@@ -105,7 +105,7 @@ def work_tree_of(directory: Path) -> Path | None:
 
 
 class _References(Struct, frozen=True):
-    """References with the objects that they name."""
+    """References and the objects they name."""
 
     objects: dict[str, str]
     is_partial: bool
@@ -131,7 +131,7 @@ def _repository_state(directory: Path, known: dict[Path, _References]) -> Reposi
 
 
 def _external_git_directory(root: Path) -> Path | None:
-    """Return the git directory that a file `.git` of a root points to; None without such a file."""
+    """Return the git directory that the `.git` file of a root points to; None if the root has no such file."""
     file = root / ".git"
     with suppress(OSError, ValueError):
         return Path(os.path.realpath(read_gitfile(file)))
@@ -139,7 +139,7 @@ def _external_git_directory(root: Path) -> Path | None:
 
 
 def _has_rare_names(names: Iterable[str]) -> bool:
-    """Whether few ordinary directories have these names."""
+    """Return whether these names are rare in ordinary directories."""
     lowercase = {name.casefold() for name in names}
     return any(rare <= lowercase for rare in RARE_NAMES)
 
@@ -149,7 +149,7 @@ def _depth(path: Path) -> tuple[int, Path]:
 
 
 def _references(common: Path) -> _References:
-    """Return the references of a repository, the loose ones before the packed ones of the same name."""
+    """Return the references of a repository; loose ones override packed ones."""
     packed = common / "packed-refs"
     objects = {
         os.fsdecode(found[2]): found[1].decode() for found in _PACKED_REF.finditer(read_content(packed, PACKED_BYTES))
@@ -194,15 +194,15 @@ def _size_of(path: Path) -> int:
 
 
 TODO_FILES = ("rebase-merge/git-rebase-todo", "sequencer/todo", "rebase-apply/git-rebase-todo")
-"""Lists of steps in a git directory."""
+"""Todo lists in a git directory."""
 MAX_TODO_BYTES = 1_048_576
-"""Bytes that are read of a list; a longer one counts as a command by itself, since git reads all of it."""
+"""Maximum bytes read of a todo list; a longer one counts as a command itself, since git reads all of it."""
 TOO_MANY_STEPS = "more steps than were checked"
 _COMMAND = re.compile(rb"^[ \t]*(?:exec|x)(?:[ \t\r]+(.*?))?[ \t\r]*$", re.MULTILINE)
 
 
 def read_exec_commands(directories: Iterable[Path]) -> dict[Path, tuple[str, ...]]:
-    """Return the commands in the lists of some git directories, by list."""
+    """Return the commands in the todo lists of some git directories, by list."""
     lists = (directory / name for directory in directories for name in TODO_FILES)
     return {path: commands for path in lists if (commands := tuple(_commands(path)))}
 
@@ -210,7 +210,7 @@ def read_exec_commands(directories: Iterable[Path]) -> dict[Path, tuple[str, ...
 def new_exec_commands(
     before: Mapping[Path, Sequence[str]], after: Mapping[Path, Sequence[str]]
 ) -> list[tuple[Path, str]]:
-    """Return the commands that came to be in lists since the look before."""
+    """Return the commands added to todo lists since they were read before."""
     return [
         (path, one)
         for path, commands in after.items()
@@ -220,7 +220,7 @@ def new_exec_commands(
 
 
 def _commands(path: Path) -> Iterator[str]:
-    text = read_content(path, MAX_TODO_BYTES + 1, follows=True)  # as git does
+    text = read_content(path, MAX_TODO_BYTES + 1, follows=True)  # git follows symlinks too
     is_cut = len(text) > MAX_TODO_BYTES
     for found in _COMMAND.finditer(text.rpartition(b"\n")[0] if is_cut else text):
         yield f"exec {(found[1] or b'').decode(errors='replace')}"

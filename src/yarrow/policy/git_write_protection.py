@@ -1,4 +1,4 @@
-"""Git's rules for file tools: which files must not be written, since git would then execute or obey something."""
+"""Write protection of git files: refuses writes that would make git execute or obey something."""
 
 import os
 from collections.abc import Sequence
@@ -12,17 +12,17 @@ GIT_PROTECTED = frozenset({"hooks", "config", "config.worktree", "commondir"})
 
 
 def is_executed_by_git(real: Path, root: Path, roots: Sequence[Path]) -> bool:
-    """Whether a write of a real path below a root of the workspace would plant something that git executes or obeys."""
+    """Return whether writing a real path below a workspace root would plant something that git executes or obeys."""
     return _is_included(real, root) or _affects_git_directory(real) or _affects_common_directory(real, roots)
 
 
 def has_git_name(path: Path) -> bool:
-    """Whether a path has a name by which a git directory is made or configured."""
+    """Return whether a path contains a name that makes or configures a git directory."""
     return not (GIT_DIRECTORY_NAMES | GIT_PROTECTED).isdisjoint(map(str.casefold, path.parts))
 
 
 def _affects_git_directory(real: Path) -> bool:
-    """Whether a file would complete a git directory, or is executed or obeyed in one that is complete."""
+    """Return whether a file would complete a git directory, or is executed or obeyed in a complete one."""
     parts = real.parts
     for place, name in enumerate(map(str.casefold, parts)):
         if name not in GIT_DIRECTORY_NAMES | GIT_PROTECTED or parts[place - 1].casefold() == ".git":
@@ -33,10 +33,10 @@ def _affects_git_directory(real: Path) -> bool:
 
 
 def _affects_common_directory(real: Path, roots: Sequence[Path]) -> bool:
-    """Whether a file is a configuration or hook of a directory that the `commondir` of a git directory names.
+    """Return whether a file is a configuration or hook in a directory that some git directory's `commondir` names.
 
-    All git directories of the workspace are looked for, so the rare names come first. A root that is a whole file
-    system, as `/` where everything may be written, is not looked through.
+    Names are checked first, because this scans the workspace for all git directories. A root that is a whole file
+    system, such as `/` where everything is writable, is not scanned.
     """
     names = {name.casefold() for name in real.parts}
     if GIT_PROTECTED.isdisjoint(names):
@@ -53,19 +53,19 @@ def _affects_common_directory(real: Path, roots: Sequence[Path]) -> bool:
 
 
 def _is_included(real: Path, root: Path) -> bool:
-    """Whether a configuration includes a file: of a repository around it, of the root, or the user's own."""
+    """Return whether the configuration of an enclosing repository, of the root or of the user includes a file."""
     home = Path.home()
     around = [above / ".git/config" for above in (root, *real.parents) if above.is_relative_to(root)]
     configs = [config for config in (*around, *(home / name for name in USERS_CONFIG)) if config.is_file()]
     if not configs:
         return False
-    from yarrow.policy.git_config import included_files  # without a repository there is nothing to read
+    from yarrow.policy.git_config import included_files  # without a configuration there is nothing to read
 
     return any(Path(os.path.realpath(path)) == real for config in configs for path in included_files(config, home))
 
 
 def _names(directory: Path) -> list[str]:
-    """Return the names in a directory; of one that cannot be listed those that make a git directory."""
+    """Return the names in a directory; if it cannot be listed, those that make a git directory."""
     try:
         return os.listdir(directory)  # noqa: PTH208 (no Path is needed)
     except PermissionError:

@@ -1,4 +1,4 @@
-"""Opens what lies below a directory by a path without links, also when one of its names becomes a link meanwhile."""
+"""Symlink-free opening of paths below a directory, safe against names that become symlinks meanwhile."""
 
 import errno
 import os
@@ -7,13 +7,13 @@ from pathlib import Path
 from yarrow.platform import system
 
 PATH_CHANGED_ERRORS = frozenset({errno.ELOOP, errno.EXDEV, errno.ENOTDIR, errno.EAGAIN})
-"""How an error says that a link, or something else than a directory, stands where a directory was."""
+"""Errors that mean that a directory in a path is now a symlink or not a directory."""
 
 
 def open_beneath(root: Path, path: Path, flags: int) -> int:
-    """Return a descriptor of a path that lies below `root` and has no link in it from there on.
+    """Return a descriptor of a path below `root` that contains no symlink below it.
 
-    Raises OSError: with a number of `PATH_CHANGED_ERRORS` when there is a link after all, else as `os.open`.
+    Raises OSError: one of `PATH_CHANGED_ERRORS` if the path contains a symlink after all, else the error of `os.open`.
     """
     top = system.open_directory(root)
     try:
@@ -23,17 +23,17 @@ def open_beneath(root: Path, path: Path, flags: int) -> int:
 
 
 def openat_beneath(directory: int, names: tuple[str, ...], flags: int) -> int:
-    """Return a descriptor of what an open directory holds by these names, none of which is a link; none is itself.
+    """Return a descriptor of a path below an open directory; none of its names may be a symlink.
 
-    Raises OSError as `open_beneath`.
+    Without names, the descriptor is of the directory itself. Raises OSError as `open_beneath` does.
     """
     return system.openat_nofollow(directory, names or (".",), flags)
 
 
 def open_directory(root: Path, path: Path, *, make: bool = False) -> int:
-    """Return a descriptor of a directory that lies below `root`, made with those above it if `make` says so.
+    """Return a descriptor of a directory below `root`; if `make` is set, it is created along with missing parents.
 
-    Raises OSError as `open_beneath`.
+    Raises OSError as `open_beneath` does.
     """
     if not make:
         return open_beneath(root, path, os.O_RDONLY | system.DIRECTORY)
@@ -42,7 +42,7 @@ def open_directory(root: Path, path: Path, *, make: bool = False) -> int:
         for name in path.relative_to(root).parts:
             is_made = _make(at, name)
             below = system.openat_nofollow(at, (name,), os.O_RDONLY | system.DIRECTORY)
-            if is_made and system.is_root():  # as files that root makes there
+            if is_made and system.is_root():  # like files that root creates there
                 system.copy_owner(below, os.fstat(at))
             os.close(at)
             at = below
@@ -53,7 +53,7 @@ def open_directory(root: Path, path: Path, *, make: bool = False) -> int:
 
 
 def _make(directory: int, name: str) -> bool:
-    """Make a directory unless one is there; return whether it was made."""
+    """Create a directory unless it exists; return whether it was created."""
     try:
         system.mkdir_at(directory, name)
     except FileExistsError:

@@ -1,8 +1,7 @@
-"""Runs one command and streams its output; when it is over, however it ended, no process of it is left.
+"""Execution of one command with streamed output; no process of it survives, however it ends.
 
-The command gets a session and a process group of its own, an empty standard input and no terminal; what it
-writes to standard output and standard error comes through one pipe. It is started by exec in a fresh process,
-never with code of ours between fork and exec.
+The command gets its own session and process group, an empty standard input and no terminal; standard output and
+standard error share one pipe. It is started by exec in a fresh process, never with Python code between fork and exec.
 """
 
 import asyncio
@@ -23,20 +22,20 @@ from yarrow.platform import system
 from yarrow.policy.process_tree import MARKER, has_own_proc, open_process_tree
 
 READ_BYTES = 65_536
-"""The most that is read at once; a reader that is slow makes the command wait."""
+"""Maximum bytes per read; a slow reader makes the command wait."""
 OUTPUT_PAUSE_SECONDS = 0.05
-"""After output has paused so long, that is told once."""
+"""Seconds without output after which one pause is reported."""
 DRAIN_IDLE_SECONDS = 0.1
-"""When the process has ended and others still hold the pipe: how long it may be silent, ..."""
+"""Seconds of silence after which an ended process's pipe is abandoned if other processes still hold it."""
 MAX_DRAIN_SECONDS = 0.5
-"""... and how long it is read at all."""
+"""Maximum seconds an ended process's pipe is read in total."""
 GRACE_SECONDS = 2.0
-"""From SIGTERM to SIGKILL."""
+"""Seconds between SIGTERM and SIGKILL."""
 KILL_SECONDS = 2.0
-"""How long after SIGKILL is waited for what does not die, such as a process in a system call that hangs."""
+"""Seconds to wait after SIGKILL for processes that do not die, such as one in a hanging system call."""
 POLL_SECONDS = 0.01
 MAX_FINAL_OUTPUT_BYTES = 1_048_576
-"""The most that is read of what the command wrote while it was being ended."""
+"""Maximum bytes read of output written while the command was being ended."""
 
 
 class Command(Struct, frozen=True):
@@ -46,33 +45,33 @@ class Command(Struct, frozen=True):
     cwd: Path
     environment: dict[str, str]
     timeout: float
-    """Seconds."""
+    """Timeout in seconds."""
     has_launcher: bool = False
-    """Whether the process only launches the command, and ends it for good when it ends itself: it is told last."""
+    """True if the process only launches the command and kills it by exiting; it is signaled last."""
     descriptors: tuple[int, ...] = ()
-    """Open descriptors that it inherits, by the same numbers."""
+    """Open descriptors that the process inherits under the same numbers."""
     awaits_permission: bool = False
-    """Whether it writes a byte to its standard input, a socket, and runs only when it is answered by a line."""
+    """True if the process writes a byte to its standard input (a socket) and awaits a line in reply before it runs."""
     starter: Executor | None = None
-    """In whose thread it is started, so that it is in that thread's control group; None is ours."""
+    """Executor whose thread starts the process, which thus runs in its control group; None for the current thread."""
 
 
 class Exit(Struct, frozen=True):
-    """How a command ended: its exit code, or minus the number of the signal that ended it."""
+    """Result of a command: its exit code, or the negated number of the signal that ended it."""
 
     code: int
     timed_out: bool = False
     left_processes: bool = False
-    """Whether others were still running when it ended, and were ended too."""
+    """True if other processes were still running when the command ended, and were ended too."""
 
 
 async def run(command: Command) -> AsyncGenerator[bytes | Exit]:
-    """Run it: yield output as it comes, `b""` once each time it pauses, and last an `Exit`.
+    """Run a command: yield output as it arrives, `b""` once per pause, and finally an `Exit`.
 
-    Returns when the process itself has ended. Whatever it leaves behind is sent SIGTERM and, `GRACE_SECONDS`
-    later, SIGKILL; so is all of it at the timeout, on cancellation, and when the generator is closed. Close it
-    (`contextlib.aclosing`), or the end comes only with the garbage. Raises OSError or ValueError when it cannot
-    be started.
+    Ends when the process itself has ended. Processes that it leaves behind are sent SIGTERM and, `GRACE_SECONDS` later,
+    SIGKILL; so are all its processes on timeout, on cancellation, and when the generator is closed. Close the generator
+    (`contextlib.aclosing`), or this happens only at garbage collection. Raises OSError or ValueError if the command
+    cannot be started.
     """
     child = _Child(command)
     try:
@@ -93,7 +92,7 @@ async def run(command: Command) -> AsyncGenerator[bytes | Exit]:
 
 
 class _Child:
-    """A started command: its pipe, its end, its family."""
+    """A started command: its pipe, its end and its process tree."""
 
     def __init__(self, command: Command) -> None:
         self._loop = asyncio.get_running_loop()
@@ -122,16 +121,16 @@ class _Child:
         self._deadline = self.now() + command.timeout
 
     def now(self) -> float:
-        """Return the time, in seconds of the event loop's clock."""
+        """Return the event loop's time in seconds."""
         return self._loop.time()
 
     def is_running(self) -> bool:
-        """Whether the process itself has not ended."""
+        """Return whether the process itself is running."""
         return not self._exited.done()
 
     async def read(self, until: float) -> bytes | None:
-        """Return what came, `b""` when nothing did before `until`, None when it is over or late."""
-        # One piece per round of the event loop, so that a flood leaves room for everybody else.
+        """Return new output, `b""` if none arrives before `until`, or None if the command is over or timed out."""
+        # One piece per event loop iteration, so that a flood of output does not starve other tasks.
         await asyncio.sleep(0)
         while not self._is_over():
             if piece := self._read_pipe():
@@ -139,21 +138,21 @@ class _Child:
                 return piece
             if self.now() >= until:
                 return b""
-            if not self._is_over():  # the end of the pipe may have been met just now
+            if not self._is_over():  # the end of the pipe may just have been reached
                 await self._wait_for_change(until)
         return None
 
     async def has_left_processes(self) -> bool:
-        """Whether processes of it still run, and are not just about to end."""
+        """Return whether processes of the command remain and are not just about to end."""
         if not self._process_tree.alive():
             return False
         await asyncio.sleep(OUTPUT_PAUSE_SECONDS)
         return bool(self._process_tree.alive())
 
     async def end(self) -> None:
-        """Leave nothing of it alive; a cancel that comes meanwhile cuts the grace short, and is raised at the end."""
+        """End all remaining processes; a cancellation meanwhile skips the grace period and is raised at the end."""
         cancelled = False
-        # A launcher that is told at once would take all it launched with it, and nothing could end in order.
+        # A launcher that is signaled at once would kill everything it launched, and nothing could end in order.
         told: set[int] = {self._process.pid} if self._has_launcher else set()
         start = self.now()
         while (alive := self._process_tree.alive()) or not self._exited.done():
@@ -173,19 +172,19 @@ class _Child:
             raise asyncio.CancelledError
 
     def final_output(self) -> list[bytes]:
-        """Return what is still in the pipe, at most `MAX_FINAL_OUTPUT_BYTES`."""
+        """Return what is left in the pipe, at most about `MAX_FINAL_OUTPUT_BYTES`."""
         pieces: list[bytes] = []
         while sum(map(len, pieces)) < MAX_FINAL_OUTPUT_BYTES and (piece := self._read_pipe()):
             pieces.append(piece)
         return pieces
 
     def exit_code(self) -> int:
-        """Reap the process and return its exit code; SIGKILL's when it would not even die of that."""
+        """Reap the process and return its exit code; SIGKILL's if the process survived even that."""
         code = self._process.poll()
         return -system.KILL_SIGNAL if code is None else code
 
     def close(self) -> None:
-        """Give back the pipe, and the zombie to the system."""
+        """Close the pipe and reap the process."""
         self._process.poll()
         self._close_permission()
         os.close(self._pipe)
@@ -193,8 +192,8 @@ class _Child:
     def _watch(self) -> asyncio.Future[int | None]:
         """Return a future that is done when the process has ended.
 
-        It is reaped last, so that its number stays its own; but where only the group can be seen it is reaped now,
-        for a zombie would keep the group in being.
+        The process is reaped last, so that its number is not reused. If only the group is visible, it is reaped now,
+        because a zombie would keep the group alive.
         """
         try:
             if not has_own_proc():
@@ -213,7 +212,10 @@ class _Child:
         return ended
 
     def _permit(self) -> None:
-        """Answer that the command may run: who is killed answers no more, and a pipe could be open for a while yet."""
+        """Answer that the command may run.
+
+        The answer uses a socket: a killed service never answers, whereas a pipe could stay open for a while.
+        """
         if self._permission is not None:
             with suppress(OSError):
                 if self._permission.recv(1):
@@ -235,7 +237,7 @@ class _Child:
         return self.now() >= self._drain_deadline()
 
     def _drain_deadline(self) -> float:
-        """Return until when an ended process's pipe is read."""
+        """Return the time until which an ended process's pipe is read."""
         return min(max(self._ended_at, self._last_output_at) + DRAIN_IDLE_SECONDS, self._ended_at + MAX_DRAIN_SECONDS)
 
     def _read_pipe(self) -> bytes:
@@ -250,7 +252,7 @@ class _Child:
         return piece
 
     async def _wait_for_change(self, until: float) -> None:
-        """Return when the pipe can be read, when the process ends, or at `until`."""
+        """Return when the pipe is readable, the process ends, or `until` is reached."""
         wake: asyncio.Future[None] = self._loop.create_future()
         sources: list[asyncio.Future[None] | asyncio.Future[int | None]] = [wake]
         if self.is_running():
@@ -268,7 +270,7 @@ class _Child:
 
 
 def _start(command: Command, marker: str, *, stdin: int, stdout: int) -> subprocess.Popen[bytes]:
-    """Start a command that reads and writes descriptors. Raises OSError or ValueError."""
+    """Start a command with the given standard input and output. Raises OSError or ValueError."""
     start = partial(
         subprocess.Popen[bytes],
         command.argv,

@@ -1,8 +1,7 @@
-"""Finds and signals every process of one call: its group, its session, its descendants, and who left them all.
+"""Discovery and signaling of all processes of one call: its group, session, descendants and detached processes.
 
-A process that left the group (`setsid`, `nohup`, a daemon) is known by a variable in its environment, which it
-inherited: `YARROW_CALL_ID`. One that left the group and also cleared its environment is found only while the
-process that started it lives.
+A process that left the group (`setsid`, `nohup`, a daemon) is recognized by a variable in the environment it inherited:
+`YARROW_CALL_ID`. One that left the group and also cleared its environment is found only while its parent is alive.
 """
 
 import os
@@ -17,20 +16,22 @@ from msgspec import Struct
 from yarrow.platform import system
 
 MARKER = "YARROW_CALL_ID"
-"""The variable, in the environment of every process of a call, that holds the call's marker and those of the calls
-within which it runs, if the program that runs is itself one that runs calls."""
+"""Environment variable of every process of a call: the call's marker, after those of the calls that enclose it.
+
+Calls are nested if the program that a call runs is itself one that runs calls.
+"""
 ENVIRON_BYTES = 262_144
-"""How much of a process's environment is searched for the marker."""
+"""Maximum bytes of a process's environment searched for the marker."""
 MAX_EXEC_READS = 20
 EXEC_SECONDS = 0.000_2
-"""How often, and how far apart, a process is looked at that seems to be in the middle of exec."""
+"""Maximum reads of a process that seems to be in the middle of exec, and the delay in seconds between them."""
 FRESH_SECONDS = 0.5
 FRESH_PIDS = 1_000
-"""Within that time, and up to so many new processes, process numbers cannot have gone once round."""
+"""Age of a tree in seconds and number of new processes within which process numbers cannot have wrapped around."""
 
 
 class _ProcessStat(Struct):
-    """What the system says of a process."""
+    """Status of a process as reported by the system."""
 
     parent: int
     group: int
@@ -38,28 +39,28 @@ class _ProcessStat(Struct):
 
 
 class ProcessTree(Protocol):
-    """The processes of one call, as far as they run."""
+    """The running processes of one call."""
 
     def alive(self) -> list[int]:
-        """Return what `kill` and `send` can be given to reach those that still run."""
+        """Return targets for `kill` and `send` that reach the running processes."""
         ...
 
     def kill(self, targets: Iterable[int]) -> None:
-        """Kill the targets, and all that is held together with them."""
+        """Kill the targets and all processes held together with them."""
         ...
 
     def send(self, number: signal.Signals, targets: Iterable[int]) -> None:
-        """Send a signal; who is gone or not ours to signal is passed over."""
+        """Send a signal; targets that are gone or not ours are skipped."""
         ...
 
 
 def open_process_tree(leader: int, marker: str) -> ProcessTree:
-    """Return what `leader`, which was just started with a marker of its own, starts; by what the system has for it."""
+    """Return the process tree of `leader`, a new process with its own marker, as the system supports it."""
     return system.create_job(leader) or ProcfsProcessTree(leader, marker)
 
 
 class ProcfsProcessTree:
-    """The processes of one call; `leader` started them all, in a session and a group of its own.
+    """The processes of one call, started by `leader` in its own session and group, found in /proc.
 
     `marker` is a text that no other process has in its environment.
     """
@@ -70,29 +71,30 @@ class ProcfsProcessTree:
         self._born = time.monotonic()
 
     def alive(self) -> list[int]:
-        """Return what `os.kill` can be given to reach those that still run; zombies do not run.
+        """Return arguments for `os.kill` that reach the running processes; zombies are not running.
 
-        Without /proc that is the group alone, as one negative number.
+        Without /proc, this is only the group, as one negative number.
         """
         if not has_own_proc():
             return [-self._leader] if self._group_exists() else []
         last = _last_pid()
         found = self._among(self._since_start(last))
-        # Who was started meanwhile was not looked at, and who started it may have ended since.
+        # Processes started meanwhile were not checked, and the processes that started them may have ended since.
         while not found and (now_last := _last_pid()) != last:
             found = self._among(range(last + 1, now_last + 1) if now_last > last else _all_pids())
             last = now_last
         return found
 
     def kill(self, targets: Iterable[int]) -> None:
-        """Send SIGKILL to the targets, and to the group as a whole, which none can escape by forking.
+        """Send SIGKILL to the targets and to the whole group, which no process can escape by forking.
 
-        As long as the leader was not reaped, or others of the group live, its number cannot be a stranger's.
+        While the leader is not reaped or other processes of the group live, its number cannot belong to another
+        process.
         """
         self.send(system.KILL_SIGNAL, [-self._leader, *targets])
 
     def send(self, number: signal.Signals, targets: Iterable[int]) -> None:
-        """Send a signal; who is gone or not ours to signal is passed over."""
+        """Send a signal; targets that are gone or not ours are skipped."""
         for target in targets:
             try:
                 os.kill(target, number)
@@ -100,9 +102,9 @@ class ProcfsProcessTree:
                 continue
 
     def _since_start(self, last: int) -> Iterable[int]:
-        """Return the processes that can be of the family: those started since, when that can be told cheaply.
+        """Return the processes that may belong to the call: those started since it, if they can be determined cheaply.
 
-        Numbers are given out in rising order, so that after a short call they are few or none.
+        Numbers are assigned in ascending order, so that after a short call there are few or none.
         """
         is_fresh = time.monotonic() - self._born < FRESH_SECONDS
         if is_fresh and 0 <= last - self._leader < FRESH_PIDS:
@@ -111,7 +113,7 @@ class ProcfsProcessTree:
 
     def _among(self, candidates: Iterable[int]) -> list[int]:
         found: set[int] = set()
-        for pid in candidates:  # in rising order, so that a parent mostly comes before its children
+        for pid in candidates:  # ascending order, so that a parent usually precedes its children
             if self._belongs(pid, found):
                 found.add(pid)
         return sorted(found)
@@ -133,7 +135,7 @@ class ProcfsProcessTree:
 
 
 def has_own_proc() -> bool:
-    """Whether /proc is there and speaks of our own process numbers (not of the host's, in a container)."""
+    """Return whether /proc exists and uses our own process numbers (not the host's, as in some containers)."""
     try:
         return Path("/proc/self").readlink().name == str(os.getpid())
     except OSError:
@@ -141,7 +143,7 @@ def has_own_proc() -> bool:
 
 
 def _last_pid() -> int:
-    """Return the number given out last, 0 when it is not told."""
+    """Return the number assigned last; 0 if unknown."""
     fields = _read("/proc/loadavg", 256).split()
     return int(fields[4]) if len(fields) > 4 else 0
 
@@ -151,18 +153,18 @@ def _all_pids() -> list[int]:
 
 
 def _environment(pid: int) -> bytes:
-    """Return a process's environment. In the middle of exec it seems to have none, nor any arguments; that passes."""
+    """Return a process's environment; during exec, it briefly appears to have neither environment nor arguments."""
     for _ in range(MAX_EXEC_READS):
         environment = _read(f"/proc/{pid}/environ", ENVIRON_BYTES)
         if environment or _read(f"/proc/{pid}/cmdline", 1) or _stat(pid) is None:
             return environment
-        time.sleep(EXEC_SECONDS)  # shorter than a turn of the event loop, and exec is over by then
+        time.sleep(EXEC_SECONDS)  # shorter than an event loop iteration, and exec is over by then
     return b""
 
 
 def _stat(pid: int) -> _ProcessStat | None:
-    """Return what the system says of a process, None when it is gone, a zombie or a thread of the kernel."""
-    # The name of the program, in parentheses, may itself hold spaces and parentheses.
+    """Return the status of a process; None if it is gone, a zombie or a kernel thread."""
+    # The program name, in parentheses, may itself contain spaces and parentheses.
     fields = _read(f"/proc/{pid}/stat", 4_096).rpartition(b")")[2].split()
     if len(fields) < 4 or fields[0] in {b"Z", b"X"} or fields[3] == b"0":
         return None
@@ -170,7 +172,7 @@ def _stat(pid: int) -> _ProcessStat | None:
 
 
 def _read(path: str, size: int) -> bytes:
-    """Return the start of a file, nothing when it is gone or not ours to read."""
+    """Return the start of a file; empty if it is gone or unreadable."""
     try:
         descriptor = os.open(path, os.O_RDONLY | system.BASE_FLAGS)
     except OSError:

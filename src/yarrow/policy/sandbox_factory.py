@@ -1,4 +1,4 @@
-"""Factory of sandboxes: what the commands of a session may reach."""
+"""Factory of sandboxes: decides what the commands of a session may reach."""
 
 import hashlib
 import os
@@ -19,16 +19,16 @@ from yarrow.policy.temp_dir import temp_directory
 from yarrow.policy.workspace import Refused, Workspace
 
 FIRST_START_MARKER = "no-sandbox-told"
-"""Empty file beside the notes that exists once the user was told that their system has no sandbox."""
+"""Empty file next to the journal directory; exists once the user was informed that their system has no sandbox."""
 NO_DIRECTORY = Path("/nonexistent")
-"""What stands for a home and a /tmp that nothing is going to run in."""
+"""Placeholder for a session directory (home and /tmp) in which nothing will run."""
 
 
 class SandboxAccess(Struct, frozen=True):
-    """What commands reach besides the workspace."""
+    """Resources that commands reach besides the workspace."""
 
     repository: Literal["write", "read"] = "write"
-    """Access to the repository around a workspace that is one of its subdirectories."""
+    """Access to the repository of which the workspace is a subdirectory."""
     network: bool = True
 
 
@@ -44,19 +44,23 @@ class SandboxFactory:
         journal_dir: Path | None = None,
         access: SandboxAccess = SandboxAccess(),  # noqa: B008 (it is frozen)
     ) -> None:
-        """`hidden` are the service's own directories; `journal_dir` records what runs, in case it is killed."""
+        """Create the factory.
+
+        `hidden` are the service's own directories; `journal_dir` records running commands, in case the service is
+        killed.
+        """
         self._level: SandboxLevel = level
         self._access = access
         self._home = home.resolve()
         self._hidden = hidden
         self._journal_dir = journal_dir
         self._specs: dict[str, SandboxSpec] = {}
-        """The sandboxes of sessions."""
+        """Sandboxes by session."""
 
     def warning(self, roots: Sequence[Path]) -> str:
-        """Return, in a sentence, that commands of a workspace run in none though one is wanted; else nothing.
+        """Return a warning if a workspace's commands run without the configured sandbox; empty otherwise.
 
-        On a system that has none the user is told at the first start only: there is nothing to install.
+        On a system without sandboxes the warning is returned only at the first start: there is nothing to install.
         """
         why = unavailable_reason() if self._level == "workspace" else ""
         if why and system.NO_SANDBOX_REASON:
@@ -66,7 +70,7 @@ class SandboxFactory:
         return f"shell commands run without a sandbox, with your rights: {why}" if why else ""
 
     def _is_first_start(self) -> bool:
-        """Whether the user was told nothing yet; from now on they were."""
+        """Return whether this is the first call ever, and record it."""
         if self._journal_dir is None:
             return True
         try:
@@ -75,12 +79,12 @@ class SandboxFactory:
             os.close(os.open(self._journal_dir.with_name(FIRST_START_MARKER), flags, 0o600))
         except FileExistsError:
             return False
-        except OSError:  # a home that cannot be written to
+        except OSError:  # an unwritable home
             return True
         return True
 
     def describe_repository(self, cwd: Path) -> str:
-        """Return, in a sentence, which repository around a workspace commands can use; empty for none."""
+        """Return a sentence that names the enclosing repository commands can use; empty if there is none."""
         top = self._repository(cwd)
         if top is None or self._level == "off" or unavailable_reason():
             return ""
@@ -89,7 +93,7 @@ class SandboxFactory:
         return f"Workspace: {cwd.relative_to(top)}; commands can {access} the repository {name}"
 
     def describe_user(self, cwd: Path) -> str:
-        """Return, in a sentence, which user commands of a workspace run as; empty for the one that Yarrow runs as."""
+        """Return a sentence that names the user a workspace's commands run as; empty if it is Yarrow's own user."""
         if self._level == "off" or unavailable_reason():
             return ""
         owner, why = self._owner(cwd)
@@ -99,10 +103,10 @@ class SandboxFactory:
         return said if why else ""
 
     def recover(self) -> str:
-        """Quarantine what commands of a killed service left, and say so in a sentence; empty for nothing."""
+        """Quarantine what commands of a killed service left, and return a description; empty if there is nothing."""
         if self._journal_dir is None or not _has_entries(self._journal_dir):
             return ""
-        from yarrow.policy.sandbox.cleanup_journal import recover  # most starts find no note
+        from yarrow.policy.sandbox.cleanup_journal import recover  # most starts find no journal entry
         from yarrow.policy.sandbox.quarantine import describe_entries
 
         if not (taken := recover(self._journal_dir)):
@@ -110,7 +114,7 @@ class SandboxFactory:
         return f"a command left this when the service was killed: {describe_entries(taken, str)}"
 
     def root_files_notice(self, session_id: str) -> str:
-        """Return, in a sentence, that commands of a session can read files for root only; empty as far as is known."""
+        """Return a notice if a session's commands can read root-only files; empty if none are known."""
         spec = self._specs.get(session_id)
         if spec is None or not spec.runs_as_root:
             return ""
@@ -119,7 +123,7 @@ class SandboxFactory:
         return root_files.known_files(tuple(map(str, spec.readable))).notice()
 
     def release(self, session_id: str) -> None:
-        """Remove what the commands of a session kept in their home and /tmp; it has none any more."""
+        """Forget the sandbox of a session and remove its home and /tmp."""
         spec = self._specs.pop(session_id, None)
         if spec is not None and spec.session_dir.is_dir():
             from yarrow.policy.sandbox.git_files import forget_worktrees
@@ -130,11 +134,11 @@ class SandboxFactory:
             remove(spec.session_dir)
 
     def create(self, session_id: str, workspace: Workspace, denied: Iterable[Path] = ()) -> SandboxSpec | None:
-        """Return the sandbox of a session, None where there is none.
+        """Return the sandbox of a session; None if it has none.
 
-        What of `denied` lies in the workspace is empty inside.
+        Paths in `denied` that lie in the workspace are empty inside.
 
-        Raises `ConfigError` when one is demanded that the machine cannot give.
+        Raises `ConfigError` if a sandbox is required but the machine cannot provide one.
         """
         if self._level == "off":
             return None
@@ -156,15 +160,15 @@ class SandboxFactory:
         return self._specs[session_id]
 
     def describe(self, workspace: Workspace) -> SandboxSpec | None:
-        """Return the sandbox that commands would run in, to be told of alone; None for none.
+        """Return the sandbox that commands would run in, for display only; None if there is none.
 
-        Whether it works is not tried, for that starts a process, and nothing is made for it. Raises `ConfigError` when
-        one is demanded that there cannot be.
+        Nothing is created, and whether the sandbox works is not tested, since that would start a process. Raises
+        `ConfigError` if a sandbox is required but impossible.
         """
         if self._level == "off":
             return None
-        # The library would tell the directory of temporary files too, and makes a file in it to try it.
-        temporary = Path(os.environ.get("TMPDIR") or "/tmp").resolve()  # noqa: S108 (where it mostly is)
+        # `tempfile` would return the temporary directory too, but creates a file in it to test it.
+        temporary = Path(os.environ.get("TMPDIR") or "/tmp").resolve()  # noqa: S108 (the usual default)
         if (
             system.NO_SANDBOX_REASON
             or find_bwrap() is None
@@ -176,7 +180,7 @@ class SandboxFactory:
         return self._build_spec(workspace, NO_DIRECTORY)
 
     def _build_spec(self, workspace: Workspace, private: Path, denied: Iterable[Path] = ()) -> SandboxSpec:
-        # Of the hooks of a repository, or our own settings, no file may be written: nor by commands that begin there.
+        # Commands may not write in roots where file tools may not, such as a repository's hooks or our own settings.
         kept = [root for root in workspace.writable if isinstance(workspace.resolve_write(root / "file"), Refused)]
         top = None if workspace.writable[0] in kept else self._repository(workspace.writable[0])
         around = () if top is None or top in workspace.writable else (top,)
@@ -200,7 +204,7 @@ class SandboxFactory:
         )
 
     def _owner(self, cwd: Path) -> tuple[CommandUser | None, str]:
-        """Return who commands run as if not as Yarrow's user, or why not as the owner of the workspace."""
+        """Return the user to run commands as, or None for Yarrow's own, with the reason why not the workspace owner."""
         owner = owner_of(cwd)
         why = owner_problem(owner, cwd, temp_directory()) if owner is not None else ""
         return (None, why) if why else (owner, "")
@@ -209,11 +213,11 @@ class SandboxFactory:
         return find_enclosing_repository(cwd, (self._home, *self._hidden))
 
     def _session_dir(self, session_id: str) -> Path:
-        # A name of fixed length, whatever the id is: the path of a socket inside must not become too long.
+        # The name has a fixed length for any id, so that socket paths inside do not become too long.
         return temp_directory() / f"box-{hashlib.sha256(session_id.encode()).hexdigest()[:16]}"
 
     def _visible_temp_dir(self, workspace: Workspace) -> tuple[Path, ...]:
-        """Return the directory of all sessions where commands would see it: the mounts of one tell them its name."""
+        """Return the directory of all sessions if commands would see it, because the mounts of one reveal its name."""
         scratch = temp_directory()
         readable = any(scratch.is_relative_to(root) for root in workspace.readable)
         hidden = any(scratch.is_relative_to(place) for place in hidden_directories(self._home))
@@ -228,9 +232,9 @@ def _has_entries(directory: Path) -> bool:
 
 
 def unsuitable_reason(roots: Sequence[Path], home: Path, temporary: Path) -> str:
-    """Return why a workspace can have no sandbox, and what to do; empty when it can.
+    """Return why a workspace can have no sandbox, and what to do; empty if it can have one.
 
-    It holds the home, or the directory that keeps sandboxes apart: there would be nothing left to keep out.
+    The workspace contains the home, or the directory that isolates sandboxes: nothing would be left to protect.
     """
     for root in roots:
         if home.is_relative_to(root):
@@ -241,23 +245,23 @@ def unsuitable_reason(roots: Sequence[Path], home: Path, temporary: Path) -> str
 
 
 def _visible_paths(places: Iterable[Path], roots: Sequence[Path]) -> list[Path]:
-    """Return those that lie in what is shown of a workspace; hiding others could take away what commands run on."""
+    """Return the paths within the visible roots; hiding others could remove what commands need to run."""
     return [place for place in places if any(place.is_relative_to(root) for root in roots)]
 
 
 NO_SANDBOX = SandboxFactory("off", home=Path("/"))
-"""Runs shell commands as they are."""
+"""Factory without sandboxes: commands run unconfined."""
 
 
 READ_ONLY_DIRECTORIES = ("/etc", "/dev", "/proc", "/sys")
-"""Directories that stay read-only also where they are kept in a repository, as by etckeeper."""
+"""Directories that stay read-only even if they are tracked in a repository, as by etckeeper."""
 
 
 def find_enclosing_repository(cwd: Path, apart: Iterable[Path]) -> Path | None:
-    """Return the top directory of the repository that holds a real path; None for the top itself, or without one.
+    """Return the top of the repository that encloses a real path; None if the path is the top itself or there is none.
 
-    A repository that holds one of `apart`, such as the home, or a directory of the system is none. As for git, its
-    owner is the owner of the path: otherwise any user could open `/tmp` to commands with a `.git` there.
+    Repositories that contain one of `apart` (such as the home) do not count, nor do system directories. As in git,
+    its owner must be the owner of the path: otherwise any user could open `/tmp` to commands with a `.git` there.
     """
     if ".git" in cwd.parts or _has_git(cwd):
         return None
@@ -278,7 +282,7 @@ def _has_git(directory: Path) -> bool:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return the file system and the owner, None for what cannot be looked at."""
+    """Return the file system and the owner; None if they cannot be determined."""
     try:
         status = path.lstat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Places and names of files that hold keys, tokens and passwords, below a home."""
+"""Paths and names of files below a home directory that contain keys, tokens and passwords."""
 
 import os
 import re
@@ -11,7 +11,7 @@ SECRET_PATHS = (
     *(".config/Bitwarden CLI", ".config/1Password", ".1password", ".config/keepassxc", ".config/sops", ".config/age"),
     *(".config/rclone", ".config/msmtp", ".msmtprc", ".mbsyncrc", ".fetchmailrc", ".thunderbird", ".config/remmina"),
     *(".rclone.conf", ".s3cfg", ".boto", ".smbcredentials", ".vnc/passwd", ".Xauthority", ".ICEauthority", ".mutt"),
-    # Browsers keep cookies.
+    # Browsers with their cookies.
     *(".mozilla", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware", ".config/microsoft-edge"),
     *(".config/vivaldi", ".config/opera", ".zen", ".librewolf", ".config/Slack", ".config/discord", ".config/Signal"),
     # Clouds and clusters.
@@ -56,10 +56,10 @@ SECRET_PATHS = (
         ".dbt/profiles.yml",
     ),
     *(".config/nats", ".config/tailscale", ".chef", ".vagrant.d/data", ".ansible/galaxy_token", ".ansible_vault"),
-    # Forges.
+    # Code forges.
     *(".git-credentials", ".config/git/credentials", ".config/gh", ".config/hub", ".config/glab-cli", ".config/tea"),
     *(".config/lab", ".config/jira", ".config/.jira", ".config/sentry", ".sentryclirc", ".hub", ".arcrc"),
-    # Registries of packages.
+    # Package registries.
     *(".npmrc", ".npm-global/etc/npmrc", ".yarnrc.yml", ".yarnrc", ".bunfig.toml", ".pypirc", ".pip", ".config/pip"),
     *(".config/pypoetry", ".config/hatch", ".local/share/hatch/publish", ".local/share/uv/credentials", ".condarc"),
     *(
@@ -118,11 +118,11 @@ SECRET_PATHS = (
     *(".jupyter", ".config/Google", ".config/JetBrains", ".local/share/JetBrains"),
     # Wallets.
     *(".bitcoin", ".ethereum", ".config/solana", ".foundry/keystores", ".electrum", ".monero"),
-    # What was typed.
+    # Shell and REPL histories.
     *(".bash_history", ".zsh_history", ".local/share/fish", ".python_history", ".node_repl_history"),
     *(".psql_history", ".mysql_history", ".sqlite_history", ".rediscli_history", ".lesshst", ".local/share/atuin"),
 )
-"""Files and directories below a home that file tools and sandboxes keep closed, also where the home is a workspace."""
+"""Paths below a home directory that file tools and sandboxes keep closed, even if the home is a workspace."""
 _DATA = r"(?:[-_.](?:json|toml|ya?ml|ini|xml|cfg|conf|txt|db|sqlite3?|properties|enc|tfrc|bak|old|orig|lock|\d+)|~)"
 SECRET_NAMES = (
     rf"[.]?(?:[\w-]+[-_.])?(?:credentials?|creds?)(?:[-_][\w-]+)?{_DATA}*",
@@ -134,28 +134,28 @@ SECRET_NAMES = (
     r".*[.](?:p8|p12|pfx|jks|keystore|kdbx?|ppk|ovpn|gpg|age)",
     r"cookies(?:[.]\w+)*|cookie[.]txt",
 )
-"""Names of files and directories that hold keys wherever they lie below a home, by any case."""
+"""Patterns for names of files and directories that contain keys anywhere below a home directory, ignoring case."""
 PACKAGE_DIRECTORIES = frozenset(
     {"site-packages", "dist-packages", "node_modules", "registry", "pkgs", "gems", "mod", "rustlib"}
 )
-"""Directories of packages, whose files are the same for everybody."""
+"""Package directories, whose files are the same for everyone."""
 _PUBLIC = re.compile(rb"-----BEGIN (?:TRUSTED |X509 )?(?:CERTIFICATE|PUBLIC KEY|RSA PUBLIC KEY|DH PARAMETERS)")
 KEY_FILE_BYTES = 1_048_576
-"""Maximum bytes read of a file that may hold certificates."""
+"""Maximum bytes read of a file that may contain certificates."""
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a file or directory of this name holds keys, wherever it lies below a home."""
+    """Return whether a file or directory with this name contains keys, anywhere below a home directory."""
     return _names().fullmatch(name.casefold()) is not None
 
 
 def may_hold_key(name: str) -> bool:
-    """Whether a file of this name holds a private key, or certificates, which everybody may see."""
+    """Return whether a file with this name may contain a private key; it may also contain public certificates."""
     return name[-4:].casefold() in {".pem", ".key"}
 
 
 def holds_only_certificates(path: str) -> bool:
-    """Whether a file holds certificates or public keys and nothing else; a file that cannot be read does not."""
+    """Return whether a file contains only certificates or public keys; an unreadable file does not."""
     try:
         with open(path, "rb") as opened:
             text = opened.read(KEY_FILE_BYTES)
@@ -165,7 +165,7 @@ def holds_only_certificates(path: str) -> bool:
 
 
 def is_secret_file(directory: str, name: str) -> bool:
-    """Whether a file of a tool's directory holds keys, by its name and, for `*.pem` and `*.key`, by its content."""
+    """Return whether a file in a tool's directory contains keys: by name, or by content for `*.pem` and `*.key`."""
     if is_secret_name(name):
         return True
     return may_hold_key(name) and not holds_only_certificates(os.path.join(directory, name))  # noqa: PTH118

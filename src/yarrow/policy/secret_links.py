@@ -1,4 +1,4 @@
-"""Which files a link says are secret: what links of secret names lead to, and other names of secret files."""
+"""Secret files recognized by their links: targets of symlinks with secret names, and hard links of secret files."""
 
 import os
 import stat
@@ -14,41 +14,41 @@ from yarrow.policy.sandbox.secret_symlinks import SecretSymlinks, is_recorded
 from yarrow.policy.secrets import SecretFiles
 
 CACHE_SECONDS = 1.0
-"""For which it is remembered what a look at a root found: one call asks several times."""
+"""Seconds for which the scan of a root is cached, because one call asks several times."""
 MAX_CACHED_ROOTS = 64
-"""Of which that is remembered; then all are looked at anew."""
+"""Maximum cached scans; if exceeded, the cache is cleared."""
 
 
 class _RootScan(Struct, frozen=True):
-    """What a look at a root found."""
+    """Result of scanning a root."""
 
     at: float
     places: tuple[Path, ...]
-    """Directories with links of secret names, and the root."""
+    """Directories that contain symlinks with secret names, and the root itself."""
     files: frozenset[tuple[int, int]]
-    """Device and number of secret files that have more than one name."""
+    """Device and inode of secret files that have more than one name."""
 
 
 _cache: dict[tuple[Path, SecretFiles], _RootScan] = {}
 
 
 class SecretLinks:
-    """The links of one workspace; for one search, since it looks at no directory again."""
+    """The secret links of one workspace; created per search, because it scans each directory only once."""
 
     def __init__(self, writable: Sequence[Path], readable: Sequence[Path], secrets: SecretFiles) -> None:
-        """Look at what can be written as a sandbox does, and at the directories that can be read themselves."""
+        """Scan the writable roots as a sandbox does, and the readable directories without their subdirectories."""
         looks = [_scan_cached(root, secrets) for root in writable]
         places = [place for look in looks for place in look.places]
         self._linked = SecretSymlinks((*places, *readable), secrets, writable=writable)
         self._files = frozenset[tuple[int, int]]().union(*(look.files for look in looks))
 
     def has(self, real: str) -> bool:
-        """Whether such a link leads to the file of this real path, or is it."""
+        """Return whether a real path is the target of such a symlink, or a hard link of a secret file."""
         return self._linked.has(real) or (bool(self._files) and _identity(real) in self._files)
 
 
 def _scan_cached(root: Path, secrets: SecretFiles) -> _RootScan:
-    if root == root.parent:  # what lies anywhere belongs to no workspace
+    if root == root.parent:  # the file system root belongs to no workspace
         return _RootScan(0.0, (root,), frozenset())
     known = _cache.get((root, secrets))
     now = time.monotonic()
@@ -61,7 +61,7 @@ def _scan_cached(root: Path, secrets: SecretFiles) -> _RootScan:
 
 def _scan(root: Path, secrets: SecretFiles, now: float) -> _RootScan:
     places, files = {root}, set[tuple[int, int]]()
-    with suppress(OSError):  # of a root that cannot be looked at, nor can anything be read by looking
+    with suppress(OSError):  # if the root cannot be listed, searches cannot read it either
         for path in find_entries(root, ScanResult(), secrets):
             status = _status(str(path)) if secrets.has(path.name) else None
             if status is not None and stat.S_ISLNK(status.st_mode):
@@ -83,5 +83,5 @@ def _identity(path: str) -> tuple[int, int] | None:
 def _status(path: str) -> os.stat_result | None:
     try:
         return os.lstat(path)
-    except (OSError, ValueError):  # it is gone, or no path at all
+    except (OSError, ValueError):  # it is gone or not a valid path
         return None

@@ -10,14 +10,14 @@ NAME_WORDS = (
     *("key", "keys", "pass", "pwd", "pw", "psw", "pat", "jwt", "cookie", "cookies", "bearer", "auth", "oauth"),
     *("authorization", "headers", "dsn", "otp", "totp", "mnemonic", "sas", "cred", "creds", "sshpass", "signature"),
 )
-"""Words of a name, between underscores."""
+"""Words of a secret name, delimited by underscores."""
 NAME_PARTS = (
     *("apikey", "accesskey", "secretkey", "privatekey", "accountkey", "signingkey", "encryptionkey", "token(?!iz)"),
     *("secret", "password", "passwd", "passphrase", "passcode", "credential", "connection_?str(?:ing)?", "conn_?str"),
 )
-"""Parts of a name, wherever they stand."""
+"""Parts of a secret name, at any position."""
 VALUE_STARTS = (
-    # Services mark their keys.
+    # Keys with a vendor's prefix.
     *(r"sk-[\w-]{16}", r"[sr]k_(?:live|test)_\w{8}", r"whsec_\w{8}", r"SG\.[\w-]{16}[\w-]*\.[\w-]{8}"),
     *(r"gh[pousr]_\w{16}", r"github_pat_\w", r"gl(?:pat|dt|rt|ptt|soat)-[\w-]{16}", r"xox[abeprs]-", r"xapp-\d"),
     *("A(?:KIA|SIA)[0-9A-Z]{16}", r"AIza[\w-]{30}", r"ya29\.[\w-]{16}", r"npm_\w{16}", r"pypi-[\w-]{16}", r"hf_\w{16}"),
@@ -26,11 +26,11 @@ VALUE_STARTS = (
     *(r"lin_api_\w{16}", r"dckr_pat_[\w-]{16}", r"glsa_\w{16}", r"tskey-[\w-]{16}", r"sntry[su]_[\w=]{16}"),
     *(r"key-[0-9a-f]{32}\b", r"sq0(?:csp|atp)-[\w-]{16}", r"AGE-SECRET-KEY-1", r"eyJ[\w-]{8}[\w-]*\.[\w-]{8}"),
     r"(?:bearer|basic|token) [\w+/=.~-]{16}",
-    # An address with a password or a token for a user in it.
+    # URLs with a password, or a token as the user.
     *(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@", r"https?://[0-9a-f]{32}@"),
     *(r"https://hooks\.slack\.com/(?:services|workflows)/\w", r"https://discord(?:app)?\.com/api/webhooks/\d"),
 )
-"""Beginnings of a value."""
+"""Patterns for the start of a secret value."""
 VALUE_PARTS = (
     r"-----BEGIN [A-Z ]*PRIVATE KEY",
     r"(?:^|[;&?\s'\"-]|-D)(?:password|pwd|(?:account|sharedaccess|api_?)key|(?:access|auth)_token|client_secret)=[^\s;&'\"]{4}",
@@ -38,43 +38,43 @@ VALUE_PARTS = (
     r"\"(?:private_key|client_secret|refresh_token|auth|identitytoken)\"\s*:\s*\"[^\"]{4}",
     r"(?:client-key-data|_authToken|_password)\s*[:=]\s*\S{4}",
 )
-"""Parts of a value, wherever they stand: in connection strings, JSON, and contents of files."""
+"""Patterns for any part of a secret value: in connection strings, JSON and file contents."""
 HARMLESS_NAMES = ("PWD", "OLDPWD", "SSH_AUTH_SOCK", r"GIT_CONFIG_KEY_\d+")
-"""Names that look like secrets and are none: paths, a socket, the names of git settings."""
+"""Names that look secret but are not: paths, a socket, the names of git settings."""
 
 
 ENV_FILE = ".env"
 EXAMPLE_SUFFIXES = frozenset({"example", "examples", "sample", "template", "dist", "defaults", "schema"})
-"""Last parts of the names of env files that are made to be read, as in `.env.example`."""
+"""Last parts of the names of env files meant to be read, as in `.env.example`."""
 
-# Patterns are texts, compiled at their first use and not when a program starts that may never need them.
+# Patterns are strings, compiled at first use: a program may start that never needs them.
 SECRET_NAME_PATTERN = rf"(?:^|_)(?:{'|'.join(NAME_WORDS)})(?:_|$)|{'|'.join(NAME_PARTS)}"
-"""A variable is secret when its name holds one of these, ..."""
+"""Pattern of secret variable names."""
 SECRET_VALUE_PATTERN = rf"\s*(?:{'|'.join(VALUE_STARTS)})|(?s:.)*?(?:{'|'.join(VALUE_PARTS)})"
-"""... or when its value begins like a key, or holds one."""
+"""Pattern of secret values, matched at the start: they begin like a key or contain one."""
 HARMLESS_NAME_PATTERN = "|".join(HARMLESS_NAMES)
 
 MIN_SECRET_CHARACTERS = 8
-"""Characters of a secret that is looked for in texts."""
+"""Minimum characters of a secret that is searched for in texts."""
 
 MAX_CACHED_VARIABLES = 1_024
-"""Variables whose verdict is kept for the next command; then the one not used for longest is judged again."""
+"""Maximum variables whose result is cached for the next command; the least recently used is dropped."""
 
 
 class SecretFiles(Struct, frozen=True):
-    """Which files are taken to hold secrets, by their names; in what is configured `*` is any text."""
+    """Names of files assumed to contain secrets; in configured names `*` matches any text."""
 
     extra_names: tuple[str, ...] = ()
     """Names besides those of env files."""
     exempt_names: tuple[str, ...] = ()
-    """Names of env files that hold none."""
+    """Names of env files that contain no secrets."""
 
     def has(self, name: str) -> bool:
-        """Whether a file of this name is one: `.env`, `.env.production`, `.env~`, not `.env.example`.
+        """Return whether a file with this name is secret: `.env`, `.env.production`, `.env~`, but not `.env.example`.
 
-        Another word is another file: `.envrc` holds what a shell runs, and `.environment` whatever it does.
+        A different word means a different file: `.envrc` contains shell commands, `.environment` could be anything.
         """
-        if not self.extra_names and not name.startswith("."):  # asked of each name of a tree
+        if not self.extra_names and not name.startswith("."):  # called for each name of a tree
             return False
         name = name.casefold()
         if _matches(self.extra_names, name):
@@ -86,7 +86,7 @@ class SecretFiles(Struct, frozen=True):
 
 
 ENV_FILES = SecretFiles()
-"""Where nothing is configured."""
+"""Default when nothing is configured."""
 
 
 def _matches(patterns: tuple[str, ...], name: str) -> bool:
@@ -101,7 +101,7 @@ def _pattern(patterns: tuple[str, ...]) -> re.Pattern[str]:
 
 @lru_cache(MAX_CACHED_VARIABLES)
 def is_secret_variable(name: str, value: str) -> bool:
-    """Whether an environment variable is taken to hold a secret."""
+    """Return whether an environment variable is assumed to contain a secret."""
     if re.fullmatch(HARMLESS_NAME_PATTERN, name):
         return False
     return bool(
@@ -110,12 +110,12 @@ def is_secret_variable(name: str, value: str) -> bool:
 
 
 def without_secrets(variables: Mapping[str, str], passed: frozenset[str]) -> dict[str, str]:
-    """Return the variables that are no secrets, and those that are and are named in `passed`."""
+    """Return the variables that are not secret, and the secret ones listed in `passed`."""
     return {name: value for name, value in variables.items() if name in passed or not is_secret_variable(name, value)}
 
 
 def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the values of variables that are secrets and long enough to be told from ordinary words."""
+    """Return the values of secret variables that are long enough to be distinguished from ordinary words."""
     return tuple(
         value
         for name, value in variables.items()

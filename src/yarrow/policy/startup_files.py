@@ -10,30 +10,31 @@ from pathlib import Path
 from yarrow.platform.search_path import find_program
 
 MAX_PATHS = 512
-"""Paths protected by one service; later ones are left out."""
+"""Maximum paths protected by one service; later ones are ignored."""
 MAX_FILES = 1_000
-"""Files of one directory whose hard links are looked for."""
+"""Maximum files of one directory whose hard links are searched for."""
 _WORD_SEPARATORS = re.compile(rf"""[\s;&|<>()`"'$={{}}{os.pathsep}]+""")
-"""Characters of a shell that end a word which may be the path of a program."""
+"""Shell characters that end a word that may be the path of a program."""
 
 
 def find_startup_files(
     files: Iterable[Path], commands: Iterable[str], environment: Mapping[str, str]
 ) -> tuple[Path, ...]:
-    """Return the absolute paths of files that are obeyed, each as it is named and as it really is.
+    """Return the absolute paths of startup files, both as named and resolved.
 
-    Those are `files`, and files that words of shell `commands` name: programs on PATH, and paths, relative to the home.
+    Startup files are `files` and the files named by words of shell `commands`: programs on PATH, and paths, resolved
+    against the home.
     """
     named = (path for command in commands for word in _words(command) for path in _files_named_by(word, environment))
     found: dict[Path, None] = {}
     for file in (*files, *named):
-        with suppress(OSError, ValueError):  # a name that is too long, or with a NUL
+        with suppress(OSError, ValueError):  # a name that is too long or contains NUL
             found |= dict.fromkeys((Path(os.path.abspath(file)), Path(os.path.realpath(file))))  # noqa: PTH100 (`..`)
     return tuple(found)[:MAX_PATHS]
 
 
 def files_at(path: Path) -> Iterator[Path]:
-    """Yield a path, or of a directory the files in it, at most `MAX_FILES`."""
+    """Yield a path or, if it is a directory, the files below it, at most `MAX_FILES`."""
     if not path.is_dir():
         yield path
         return
@@ -42,7 +43,7 @@ def files_at(path: Path) -> Iterator[Path]:
 
 
 def is_hard_link_of(path: Path, obeyed: Iterable[Path]) -> bool:
-    """Whether a path is another name of one of these files: a hard link."""
+    """Return whether a path is a hard link of one of these files."""
     try:
         status = path.stat()
     except (OSError, ValueError):

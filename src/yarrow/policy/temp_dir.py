@@ -1,9 +1,9 @@
-"""The private directory of this process, for output too long to show; it is removed when the process ends.
+"""Private temporary directory of this process, removed when it ends, for output too long to show.
 
-That of a process that was killed is removed by a later one, which finds that nobody holds it.
+The directory of a killed process is removed by a later one, which finds it unlocked.
 
-Its name cannot be guessed and its parent cannot be listed, so commands of another session do not find it: the temporary
-directory may be one that their sandbox shows read-only, and there they cannot change the mode of the parent.
+Its name cannot be guessed and its parent cannot be listed, so that commands of another session do not find it: their
+sandbox may show the system's temporary directory read-only, where they cannot change the parent's mode.
 """
 
 import itertools
@@ -15,20 +15,20 @@ from yarrow.platform import system
 
 PREFIX = "yarrow-scratch-"
 UNLISTED_DIRECTORY = "own"
-"""Directory below that which only its owner enters, and nobody lists."""
+"""Subdirectory that only its owner can enter and that cannot be listed."""
 FALLBACK_PARENT = "/tmp"  # noqa: S108 (the names below it cannot be guessed)
-"""Where the directory is made when `TMPDIR` lies in the working directory."""
+"""Parent of the directory if `TMPDIR` lies in the working directory."""
 MAX_SWEPT = 64
-"""The most directories of killed processes that one process removes at its end."""
+"""Maximum directories of killed processes that one process removes when it ends."""
 MAX_OUTPUT_FILES = 64
-"""The most files kept; a new one removes the oldest."""
+"""Maximum output files kept; a new one replaces the oldest."""
 
 _created: list[Path] = []
 _counter = itertools.count()
 
 
 def temp_directory() -> Path:
-    """Return the directory, mode 0700, made at the first call and made anew when somebody removed it."""
+    """Return the directory, mode 0700; it is created on the first call and again if it was removed."""
     if not _created or not _created[-1].is_dir():
         import atexit
 
@@ -39,7 +39,7 @@ def temp_directory() -> Path:
 
 
 def _create_unlisted(top: Path) -> Path:
-    """Return a new directory that is found by its name alone; as root, other users pass through those above it."""
+    """Create a directory that is only found by name; if we are root, other users may pass through its parents."""
     passing = 0o011 if system.is_root() else 0
     path = top / UNLISTED_DIRECTORY / os.urandom(8).hex()
     path.mkdir(mode=0o700, parents=True)
@@ -49,10 +49,10 @@ def _create_unlisted(top: Path) -> Path:
 
 
 def _create_locked() -> Path:
-    """Return a new directory that this process holds."""
+    """Create a directory locked by this process."""
     import tempfile
 
-    # One in the working directory would lie in the workspace, which then had no sandbox.
+    # A directory in the working directory would lie in the workspace, which then could have no sandbox.
     place = (
         FALLBACK_PARENT
         if _lies_in_working_directory(tempfile.gettempdir()) and os.access(FALLBACK_PARENT, os.W_OK | os.X_OK)
@@ -61,10 +61,10 @@ def _create_locked() -> Path:
     while True:
         path = Path(os.path.realpath(tempfile.mkdtemp(prefix=PREFIX, dir=place)))
         try:
-            system.try_lock_directory(path)  # as long as the process lives
-        except BlockingIOError:  # a process that sweeps was quicker
+            system.try_lock_directory(path)  # held for the life of the process
+        except BlockingIOError:  # another process swept it first
             continue
-        except OSError:  # no locks here: then nobody sweeps here either
+        except OSError:  # locks are not supported, so no process sweeps here either
             return path
         if path.is_dir():
             return path
@@ -73,14 +73,14 @@ def _create_locked() -> Path:
 def _lies_in_working_directory(path: str) -> bool:
     try:
         return Path(path).resolve().is_relative_to(Path.cwd())
-    except OSError:  # it is gone
+    except OSError:  # the directory is gone
         return False
 
 
 def _remove(path: Path) -> None:
-    """Remove the directory of this process, and those of killed ones beside it."""
+    """Remove the directory of this process, and adjacent ones of killed processes."""
     _remove_tree(path)
-    with suppress(OSError), os.scandir(path.parent) as entries:  # which may be thousands
+    with suppress(OSError), os.scandir(path.parent) as entries:  # there may be thousands
         beside = (each.path for each in entries if each.name.startswith(PREFIX))
         for each in itertools.islice(beside, MAX_SWEPT):
             _sweep(Path(each))
@@ -110,23 +110,26 @@ def _sweep(path: Path) -> None:
 
 
 def fallback_directory() -> Path:
-    """Return a directory to run a command in whose own is gone; what is kept here is not in its way."""
+    """Return a directory in which a command runs if its own is gone; it is separate from the other files kept here."""
     path = temp_directory() / "work"
     path.mkdir(mode=0o700, exist_ok=True)
     return path
 
 
 def create_output_file() -> tuple[int, Path]:
-    """Return a new file in the directory, mode 0600, as an open descriptor for writing and its path."""
+    """Create a file in the directory, mode 0600; return a descriptor open for writing and its path."""
     directory = temp_directory()
     files = sorted(directory.glob("output-*"))
     for old in files[: max(0, len(files) - MAX_OUTPUT_FILES + 1)]:
         old.unlink(missing_ok=True)
-    # The number makes the names rise, and the rest cannot be guessed by another session's model.
+    # The counter keeps names in order; the random part cannot be guessed by another session's model.
     path = directory / f"output-{next(_counter):09}-{os.urandom(8).hex()}.log"
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.BASE_FLAGS, 0o600), path
 
 
 def is_output_file(path: Path) -> bool:
-    """Whether a real path is a file of the directory; the directory itself is not, so that it cannot be listed."""
+    """Return whether a real path is a file in the directory.
+
+    The directory itself does not count, so that it cannot be listed.
+    """
     return path.parent in _created

@@ -1,4 +1,4 @@
-"""Which paths file tools may touch: the working directory and the directories configured beside it."""
+"""Workspace of the file tools: the working directory and the directories configured besides it."""
 
 import os
 import re
@@ -22,79 +22,79 @@ from yarrow.policy.startup_files import is_hard_link_of
 from yarrow.policy.temp_dir import is_output_file
 
 NESTED_GIT_DIRECTORIES = (["modules"], ["worktrees"])
-"""Where below a `.git` there are others like it."""
+"""Directories below a `.git` that contain further git directories."""
 OWN_DIRECTORY = ".yarrow"
 SHELL_STARTUP_FILES = (
     r"\.(?:bash(?:rc|_profile|_login|_logout|_aliases)|z(?:shrc|shenv|profile|login|logout)|profile|kshrc|gitconfig"
     r"|xprofile|xinitrc|xsessionrc|inputrc|vimrc|tmux\.conf)"
 )
-"""Files of a home directory that a shell runs when it starts."""
+"""Pattern of files in a home directory that shells and other programs execute or obey at startup."""
 READ_FLAGS = os.O_RDONLY | system.NONBLOCK
-"""A FIFO would wait."""
+"""Flags for reading; a FIFO would otherwise block."""
 MAX_OPEN_TRIES = 5
-"""How often a path is resolved anew that changes while it is opened."""
+"""Maximum attempts to resolve and open a path that changes meanwhile."""
 MAX_SYMLINKS = 40
-"""Links of a path that are followed one by one; Linux follows no more."""
+"""Maximum symlinks followed one by one in a path; Linux follows no more."""
 T = TypeVar("T")
 AUTOSTART_DIRECTORIES = (".config/fish", ".config/git", ".config/autostart", ".config/systemd", ".config/environment.d")
-"""Directories of a home whose files something runs or obeys by itself."""
+"""Directories in a home directory whose files are executed or obeyed automatically."""
 
 
 class Refused(Struct, frozen=True):
-    """A path that may not be touched, as the model is told: why, and what to do instead."""
+    """Refusal of a path, with a message for the model: the reason, and what to do instead."""
 
     text: str
 
 
 class Workspace(Struct, frozen=True):
-    """Roots of the workspace, as absolute real paths; the first is the working directory."""
+    """Paths that tools may read and write, all absolute and real; the first writable root is the working directory."""
 
     writable: tuple[Path, ...]
     readable: tuple[Path, ...] = ()
-    """Roots that may be read besides the writable ones."""
+    """Roots that may be read in addition to the writable ones."""
     protected: tuple[Path, ...] = ()
-    """Files and directories of the service itself, such as its token: nobody reads or writes them."""
+    """Files and directories of the service itself, such as its token, that tools neither read nor write."""
     write_protected: tuple[Path, ...] = ()
-    """Directories of the service itself, such as its settings and sessions: nobody writes to them."""
+    """Directories of the service itself, such as its settings and sessions, that tools do not write to."""
     startup_files: tuple[Path, ...] = ()
-    """Files and directories that the next start executes or obeys, such as an extension: nobody writes to them."""
+    """Files and directories that the next start executes or obeys, such as an extension; tools do not write to them."""
     denied: DeniedPaths = DeniedPaths()
-    """What the rules of the settings keep from the tool that is given this."""
+    """Paths that the rules in the settings deny to the tool using this workspace."""
     denied_writes: DeniedPaths = DeniedPaths()
-    """What the rules keep from being written besides."""
+    """Further paths that the rules deny to writes."""
     secrets: SecretFiles = ENV_FILES
-    """Files that nobody reads or writes."""
+    """Names of files that tools neither read nor write."""
     tmp: SessionTmp | None = None
-    """The /tmp of the session's commands, which may be read and written; None if it is that of the machine."""
+    """The /tmp of the session's commands, which may be read and written; None if it is the machine's."""
 
     @classmethod
     def make(cls, cwd: Path, extra: Iterable[str] = (), read: Iterable[str] = ()) -> "Workspace":
-        """Build it from the settings `workspace.extra` and `workspace.read`; relative ones lie below `cwd`.
+        """Create it from the settings `workspace.extra` and `workspace.read`; relative paths start at `cwd`.
 
-        Raises ConfigError when one of them is not a path, and for an extra one that is not a directory.
+        Raises ConfigError if one of them is not a path, or an extra one is not a directory.
         """
         writable = tuple(_check_directory(_configured_path("workspace.extra", text, cwd)) for text in extra)
         readable = tuple(_configured_path("workspace.read", text, cwd) for text in read)
         return cls(writable=(_realpath(cwd), *writable), readable=readable)
 
     def realpath(self, path: Path, *, writes: bool = False) -> Path:
-        """Return the real path of an absolute one, which may lie in the session's own /tmp. Raises OSError, ValueError.
+        """Return the real path of an absolute path, which may lie in the session's own /tmp.
 
-        `writes` says whether a missing file is made.
+        `writes` says whether a missing file will be created. Raises OSError, ValueError.
         """
         return _realpath(path) if self.tmp is None else self.tmp.resolve(path, writes=writes)
 
     def display_path(self, real: Path) -> Path:
-        """Return the name of a real path that the user and the model know."""
+        """Return a real path as the user and the model know it."""
         return real if self.tmp is None else Path(self.tmp.display_path(str(real)))
 
     def suggestion_path(self, path: Path) -> Path:
-        """Return where to look for names like that of a missing file. Raises OSError, ValueError."""
+        """Return where to look for names similar to that of a missing file. Raises OSError, ValueError."""
         real = self.realpath(path, writes=True)
         return path if self.display_path(real) == real else real
 
     def resolve_read(self, path: Path) -> Path | Refused:
-        """Return the real path of an absolute one, when it may be read."""
+        """Return the real path of an absolute path if it may be read."""
         real = self._resolve(path, writes=False)
         if isinstance(real, Refused):
             return real
@@ -110,7 +110,7 @@ class Workspace(Struct, frozen=True):
         return real
 
     def resolve_write(self, path: Path) -> Path | Refused:
-        """Return the real path of an absolute one, when it may be written; links are followed, and then checked."""
+        """Return the real path of an absolute path if it may be written; symlinks are followed and then checked."""
         real = self._resolve(path, writes=True)
         if isinstance(real, Refused):
             return real
@@ -135,7 +135,7 @@ class Workspace(Struct, frozen=True):
             or _is_write_protected(named, self.display_path(root))
             or _is_write_protected(literal, _innermost_root(literal, self.writable) or root)
             or is_hard_link_of(real, self.startup_files)
-            # Last, since it may look through the whole workspace.
+            # Last, since it may scan the whole workspace.
             or is_executed_by_git(real, root, self.writable)
         ):
             return Refused(
@@ -144,27 +144,27 @@ class Workspace(Struct, frozen=True):
         return real
 
     def is_excluded(self, real: str) -> bool:
-        """Whether a tool that lists or searches passes over a real path below what it was given."""
+        """Return whether a tool that lists or searches skips a real path below its argument."""
         name = system.normcase(real)
         named = real if self.tmp is None else self.tmp.display_path(real)
         return bool(self.denied.rule_for(named)) or any(name == system.normcase(str(own)) for own in self.protected)
 
     def credential_paths(self) -> CredentialPaths:
-        """Return what knows the places of keys below the home, but for those that `workspace.read` names."""
+        """Return the matcher for credential files below the home, except those named by `workspace.read`."""
         return CredentialPaths.for_home(Path.home(), self.readable, self.writable)
 
     def is_secret_name(self, real: str) -> bool:
-        """Whether a tool that lists or searches passes over a file because of its name."""
+        """Return whether a tool that lists or searches skips a file because of its name."""
         return self.secrets.has(real.rpartition("/")[2]) and not self._is_recorded_by_git(Path(real))
 
     def secret_links(self) -> SecretLinks:
-        """Return what knows the files that links say are secret, for one search: it looks at no directory again."""
+        """Return the matcher for files that links mark as secret, for one search: it scans no directory twice."""
         return SecretLinks(self.writable, self.readable, self.secrets)
 
     def _is_secret(self, path: Path, real: Path) -> bool:
-        """Whether a file holds secrets by its place, by its name, or by that of a link that leads to it.
+        """Return whether a file is secret by its location, its name, or the name of a symlink to it.
 
-        The name of a directory says nothing: a virtual environment may be called `.env`.
+        The name of a directory does not count: a virtual environment may be called `.env`.
         """
         if real in self.readable:  # named by the user
             return False
@@ -173,14 +173,14 @@ class Workspace(Struct, frozen=True):
             return True
         if keys.is_readable(str(real)):
             return False
-        if os.path.isdir(real):  # noqa: PTH112 (a Path's own raises where nobody may look)
+        if os.path.isdir(real):  # noqa: PTH112 (Path.is_dir raises if access is denied)
             return False
-        is_own = self.display_path(real) != real  # whose links commands made
+        is_own = self.display_path(real) != real  # its symlinks were made by commands
         names = (real.name, *((path.name,) if is_own else (link.name for link in follow_links(path))))
         return any(map(self.secrets.has, names)) or self.secret_links().has(str(real))
 
     def _is_recorded_by_git(self, real: Path) -> bool:
-        """Whether commands can read a file despite its name: git has recorded what it holds."""
+        """Return whether commands can read a file despite its name, because git has recorded its content."""
         is_near = _innermost_root(real, self.writable) is not None
         return is_near and is_recorded(real) and not self.credential_paths().has(str(real))
 
@@ -190,7 +190,7 @@ class Workspace(Struct, frozen=True):
         return _denied_by(self.denied, path, self.display_path(real))
 
     def open_read(self, path: Path, flags: int = READ_FLAGS) -> int | Refused:
-        """Return a descriptor of what may be read, opened with no link in the way, whatever changes meanwhile.
+        """Open a readable path and return its descriptor; no symlink is followed, whatever changes meanwhile.
 
         Raises OSError.
         """
@@ -199,9 +199,10 @@ class Workspace(Struct, frozen=True):
         )
 
     def open_parent(self, path: Path, *, make: bool) -> tuple[int, str] | Refused:
-        """Return a descriptor of the directory of what may be written, and the last name of it; none of a root itself.
+        """Return a descriptor of the parent directory of a writable path, and the path's last name.
 
-        Directories that are missing are made if `make` says so. Raises OSError.
+        The name is empty if the path is itself a root. If `make` is set, missing directories are created. Raises
+        OSError.
         """
         return self._open_with_retries(
             lambda: self.resolve_write(path),
@@ -218,13 +219,13 @@ class Workspace(Struct, frozen=True):
     def _open_with_retries(
         self, resolve: Callable[[], Path | Refused], opening: Callable[[Path, Path], T]
     ) -> T | Refused:
-        """Resolve and open, again when a link was put in the way between the two."""
+        """Resolve and open a path; retry if a symlink was inserted in between."""
         for tries_left in range(MAX_OPEN_TRIES - 1, -1, -1):
             real = resolve()
             if isinstance(real, Refused):
                 return real
             root = _innermost_root(real, self._roots())
-            if root is None or (root == real and real.is_file()):  # a root may be one file
+            if root is None or (root == real and real.is_file()):  # a root may be a file
                 root = real.parent
             try:
                 return opening(root, real)
@@ -239,7 +240,7 @@ class Workspace(Struct, frozen=True):
         try:
             os.fsencode(path)
             return self.realpath(path, writes=writes)
-        except (OSError, ValueError) as error:  # a NUL, or a character that no file name can hold
+        except (OSError, ValueError) as error:  # a NUL, or a character that is invalid in file names
             return Refused(f"{str(path)!r} is not a path: {error}.")
 
     def _writable(self) -> tuple[Path, ...]:
@@ -252,7 +253,7 @@ class Workspace(Struct, frozen=True):
 def _configured_path(setting: str, text: str, cwd: Path) -> Path:
     try:
         return _realpath(cwd / Path(text).expanduser())
-    except (RuntimeError, ValueError) as error:  # the home of nobody; a NUL, or what no file name can hold
+    except (RuntimeError, ValueError) as error:  # an unknown user's home; a NUL or an invalid character
         reason = str(error).rstrip(".")
         raise ConfigError(f"{setting} holds {text!r}, which is not a path: {reason}. Give a whole path.") from error
 
@@ -266,30 +267,30 @@ def _check_directory(path: Path) -> Path:
 
 
 def _realpath(path: Path) -> Path:
-    """Return the path with every link followed; what does not exist stays as it is."""
+    """Return the path with every symlink followed; missing parts stay unchanged."""
     return Path(os.path.realpath(path))
 
 
 def _is_real(path: Path) -> bool:
     try:
         return _realpath(path) == path
-    except OSError:  # a link that became something else while it was followed
+    except OSError:  # a symlink that changed while it was followed
         return False
 
 
 def follow_links(path: Path) -> Iterator[Path]:
-    """Yield a path, and what it leads to from one link to the next."""
+    """Yield a path and, symlink by symlink, what it leads to."""
     for _ in range(MAX_SYMLINKS):
         yield path
         try:
             target = path.readlink()
             path = _realpath(path.parent) / target
-        except (OSError, ValueError):  # the last one is no link
+        except (OSError, ValueError):  # the last one is not a symlink
             return
 
 
 def _innermost_root(real: Path, roots: tuple[Path, ...]) -> Path | None:
-    """Return the innermost root that holds the path, compared by whole names, never by prefix of text."""
+    """Return the innermost root that contains the path, compared by whole names rather than string prefixes."""
     return max((root for root in roots if real.is_relative_to(root)), key=lambda root: len(root.parts), default=None)
 
 
@@ -310,13 +311,13 @@ def _is_write_protected(path: Path, root: Path) -> bool:
         return not below or not GIT_PROTECTED.isdisjoint(below)
     if ".git" not in names:
         return False
-    # Where a repository itself holds the root, a work tree that is kept in it has other names of its own.
+    # If the root lies inside a git directory, only the first name counts: a work tree kept there has files of its own.
     below = names[names.index(".git") + 1 :]
     return not GIT_PROTECTED.isdisjoint(below if below[:1] in NESTED_GIT_DIRECTORIES else below[:1])
 
 
 def _denied_by(closed: DeniedPaths, path: Path, real: Path) -> Refused | None:
-    """Return why the rules close a path, None if they do not."""
+    """Return why the rules deny a path; None if they do not."""
     if rule := closed.rule_for(str(real), os.path.normpath(path)):
         return Refused(f"{path} is closed by the rule {rule!r} of the user's settings. Go on without it.")
     return None

@@ -1,1 +1,1 @@
-"""Decides whether a tool call runs: the rules of settings, the mode of a session, and what a person allowed before."""
+"""Decides whether a tool call runs, from the rules in the settings, the session's mode and the user's past answers."""

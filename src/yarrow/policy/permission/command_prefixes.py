@@ -1,4 +1,4 @@
-"""Prefixes of simple commands: words in front of a program that do not change which program runs."""
+"""Prefixes of simple commands: words before a program that do not change which program runs."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,24 +6,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 MAX_STARTS = 8
-"""Prefixes after each of which a command is compared; of more, the last one."""
+"""Maximum possible starts compared per command; the last one is always among them."""
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
 _KEYWORDS = frozenset(["if", "then", "else", "elif", "while", "until", "do", "!", "{", "coproc"])
 _SHELLS = frozenset(["sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "su", "runuser"])
 _EXEC = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _SPLIT_OPTIONS = ("-S", "--split-string")
-"""Options of `env` that take a line."""
+"""Options of `env` whose argument is a command line."""
 
 
 class _Prefix(Struct, frozen=True):
     """A program or builtin that runs the command after it."""
 
     value_options: str = ""
-    """Short options that take the next word."""
+    """Short options that consume the next word."""
     long_value_options: tuple[str, ...] = ()
-    """Long options that take the next word."""
+    """Long options that consume the next word."""
     own_words: int = 0
-    """Words of its own before the command."""
+    """Number of its own operands before the command."""
     print_options: str = ""
     """Short options with which it runs nothing."""
 
@@ -54,9 +54,9 @@ _PREFIXES: Mapping[str, _Prefix] = {
 
 
 def command_starts(sources: Sequence[str], texts: Sequence[str]) -> list[int]:
-    """Return the places at which a command may begin: its first word, and the word after each prefix.
+    """Return the indices at which a command may start: its first word, and the word after each prefix.
 
-    `sources` are the words as written, `texts` the same without quotes.
+    `sources` are the words as written, `texts` the same words without quotes.
     """
     found, at = [0], 0
     while at < len(texts) and (after := _skip_prefix(sources, texts, at)) > at:
@@ -82,12 +82,11 @@ def inner_lines(texts: Sequence[str]) -> Iterator[str]:
 
 
 def is_shell(texts: Sequence[str]) -> bool:
-    """Whether a command is a shell, which runs what it reads."""
+    """Return whether a command is a shell, which executes its input."""
     return bool(texts) and _name(texts[command_starts(texts, texts)[-1]]) in _SHELLS
 
 
 def _find_exec_commands(texts: Sequence[str]) -> Iterator[str]:
-    """Yield the commands of `find -exec`."""
     command: list[str] | None = None
     for text in [*texts, ";"]:
         if command and (text in _EXEC or text in (";", "+")):
@@ -100,7 +99,7 @@ def _find_exec_commands(texts: Sequence[str]) -> Iterator[str]:
 
 
 def _skip_prefix(sources: Sequence[str], texts: Sequence[str], at: int) -> int:
-    """Return the place after the prefix at a place, the same place if there is none."""
+    """Return the index after the prefix at an index; the same index if there is none."""
     if _ASSIGNMENT.match(sources[at]) or sources[at] in _KEYWORDS:
         return at + 1
     prefix = _PREFIXES.get(_name(texts[at]))

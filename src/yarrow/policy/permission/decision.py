@@ -20,13 +20,13 @@ class Allow(Struct, frozen=True):
 
 
 class Ask(Struct, frozen=True):
-    """A person is asked; `reason` is why."""
+    """The user is asked; `reason` is shown."""
 
     reason: str
 
 
 class Deny(Struct, frozen=True):
-    """The call does not run; `text` is what the model is told."""
+    """The call does not run; `text` is sent to the model."""
 
     text: str
 
@@ -42,16 +42,16 @@ _UNATTENDED_TEXT = "Not run: in this session nobody is asked, and this would nee
 def decide(
     call: CallDescription, *, mode: PermissionMode, rules: Mapping[str, str], allowed: Collection[AllowedCall]
 ) -> Decision:
-    """Return what becomes of a call.
+    """Return the decision on a call.
 
-    What denies wins over everything that was ever allowed. `allowed` is what a person answered for calls like it.
+    A denial overrides everything that was ever allowed. `allowed` are the user's earlier answers for similar calls.
     """
     rule = match_rules(rules, call)
     if denied := denial(rule) or refused_by_mode(call, mode):
         return denied
     if call.leaves_sandbox and call.is_strict:
         return Deny(_STRICT_TEXT)
-    # What was allowed without a sandbox is allowed in one too, and not the other way round.
+    # Calls allowed without a sandbox are also allowed in one, but not vice versa.
     if call.allow_key in allowed or (call.is_sandboxed and replace(call.allow_key, uncontained=True) in allowed):
         return Allow()
     reason = _ask_reason(mode, rule, call)
@@ -61,7 +61,7 @@ def decide(
 
 
 def refused_by_mode(call: CallDescription, mode: PermissionMode) -> Deny | None:
-    """Return the refusal of a mode in which nothing may be changed; None for a call that may run in it."""
+    """Return the refusal of a mode in which nothing may be changed; None if the call may run in the mode."""
     if call.is_read_only:
         return None
     if mode is PermissionMode.PLAN:
@@ -70,19 +70,19 @@ def refused_by_mode(call: CallDescription, mode: PermissionMode) -> Deny | None:
 
 
 def denial(rule: RuleMatch | None) -> Deny | None:
-    """Return what a rule that denies says; None for any other."""
+    """Return the refusal of a rule that denies; None for any other rule."""
     if rule is None or rule.effect is not RuleEffect.DENY:
         return None
     return Deny(f"Not run: the rule {rule.rule!r} of the user's settings denies it. Go on without it.")
 
 
 def _ask_reason(mode: PermissionMode, rule: RuleMatch | None, call: CallDescription) -> str:
-    """Return why a person should be asked; empty when there is no reason to."""
+    """Return why the user should be asked; empty if there is no reason to."""
     if rule and rule.effect is RuleEffect.ASK:
         return f'rule "{rule.rule}": ask'
     if call.leaves_sandbox:
         return "it would run outside the sandbox"
-    # A rule for a whole tool says nothing about where it may go; one that names the place does.
+    # A rule for a whole tool does not cover paths outside the workspace; a rule that names the path does.
     if call.is_outside and not (rule and rule.has_pattern):
         return f"{call.subject} is outside the workspace"
     if rule or call.is_read_only or mode is PermissionMode.AUTO:
@@ -99,22 +99,23 @@ def _ask_reason(mode: PermissionMode, rule: RuleMatch | None, call: CallDescript
 
 
 METACHARACTERS = re.compile(r"[^A-Za-z0-9 _@%+=:,./-]")
-"""Any of these in a command can make a shell do more than its first words say; `*` of a path is one of them too."""
+"""Characters with which a shell may do more than a command's first words say; they include `*` in paths."""
 _MAX_CACHED = 1024
-"""Patterns kept compiled; then the one not used for longest is compiled anew."""
+"""Maximum compiled patterns kept; the least recently used is dropped."""
 
 
 def match_rules(rules: Mapping[str, str], request: CallDescription) -> RuleMatch | None:
-    """Return what the rules say of a call, None when none matches.
+    """Return the rule that applies to a call; None if none matches.
 
-    A rule that denies wins over all others; of these the longest pattern wins, and of two as long the stricter.
+    A rule that denies takes precedence over all others; otherwise the longest pattern does, and at equal length the
+    stricter rule.
     """
     found: list[tuple[bool, int, RuleEffect, str]] = []
     for rule, word in rules.items():
         tool, pattern = parse_rule(rule)
         verdict = RuleEffect[word.upper()]
         if pattern is not None and request.kind is ToolKind.FILE and not request.arguments:
-            continue  # below
+            continue  # matched by path below
         if tool in (request.tool, "*") and _matches(pattern, verdict, request):
             rank = len(pattern) + 1 if pattern is not None else int(tool != "*")
             found.append((verdict is RuleEffect.DENY, rank, verdict, rule))
@@ -136,8 +137,8 @@ def _matches(pattern: str | None, verdict: RuleEffect, request: CallDescription)
         return True
     if request.kind is ToolKind.FILE:
         return False  # its patterns are paths, which `PathRules` matches
-    # What a shell makes of a text is not known without being one: such a pattern spares a question inside a sandbox,
-    # and grants nothing where there is none.
+    # Only a shell knows what it makes of a text, so such a pattern saves a question inside a sandbox but grants nothing
+    # outside one.
     grants = verdict is RuleEffect.AUTO and request.kind is ToolKind.SHELL
     if grants and (not request.is_sandboxed or METACHARACTERS.search(request.subject)):
         return False
@@ -149,8 +150,8 @@ def _matches(pattern: str | None, verdict: RuleEffect, request: CallDescription)
 
 
 def _matches_command(pattern: str, line: str) -> bool:
-    """Whether a pattern matches a simple command of a shell line, however it is spelled there."""
-    # Here, since few rules have a pattern for commands.
+    """Return whether a pattern matches a simple command in a shell line, regardless of its spelling."""
+    # Imported here because few rules have a pattern for commands.
     from yarrow.policy.permission.shell_line import spellings
 
     squeezed = _compile(" ".join(pattern.split()))
@@ -163,7 +164,7 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 
 def describe_unknown_tools(rules: Mapping[str, str], tools: Iterable[str]) -> list[str]:
-    """Return, for each rule that names none of the tools there are, what a person should be told."""
+    """Return a message for each rule that names no existing tool."""
     names = set(tools)
     strange = {rule: named for rule in rules if (named := parse_rule(rule)[0]) not in names and named != "*"}
     return [
@@ -172,7 +173,7 @@ def describe_unknown_tools(rules: Mapping[str, str], tools: Iterable[str]) -> li
 
 
 def _suggestion(named: str, names: set[str]) -> str:
-    # Here, since nearly nobody has such a rule.
+    # Imported here because such rules are rare.
     import difflib
 
     by_folded = {name.casefold(): name for name in sorted(names)}

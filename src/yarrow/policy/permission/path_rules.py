@@ -1,4 +1,4 @@
-"""What a rule's pattern says about paths: which it names, and what lies below them."""
+"""Path patterns of rules: which paths they match, including everything below."""
 
 import os
 import re
@@ -11,36 +11,36 @@ from yarrow.platform import system
 from yarrow.policy.permission.request import RuleEffect, parse_rule
 
 READ_RULE = "read"
-"""Name of a rule that, with a path, is stricter on every tool that touches files: they all show what they read."""
+"""Name of a rule that, with a path, restricts every tool that touches files, since all of them show what they read."""
 WRITE_RULES = frozenset({"write", "edit"})
-"""Names of rules that, with a path, are stricter on every tool that changes files."""
+"""Names of rules that, with a path, restrict every tool that changes files."""
 _WILDCARD = re.compile(r"(/\*\*/|\*+)")
 _TRAILING_WILDCARDS = re.compile(r"(?:/\*+)+$")
 
 
 class PathRule(Struct, frozen=True):
-    """One rule, ready to be matched."""
+    """One rule, ready for matching."""
 
     effect: RuleEffect
     rule: str
     rank: tuple[bool, int, RuleEffect, str]
-    """What a greater one of wins, as for all rules."""
+    """Sort key; as for all rules, the greatest one takes precedence."""
     pattern: re.Pattern[str]
 
 
 class PathRules(Struct, frozen=True):
-    """The rules with a path that concern one tool in one working directory.
+    """The rules with a path that apply to one tool in one working directory.
 
-    A pattern that is relative counts from the working directory, `~/` from the home; one that begins with `*` may begin
-    anywhere. `*` is any text, `/**/` any directories or none. What is asked or denied covers all that lies below, and
-    is found under the names of links in the pattern too; what is allowed is the real path alone.
+    Relative patterns start at the working directory, `~/` at the home; a pattern that begins with `*` may match from
+    anywhere. `*` matches any text, `/**/` any number of directories. Rules that ask or deny cover everything below the
+    path and also match the names of symlinks in the pattern; rules that allow match only the real path.
     """
 
     rules: tuple[PathRule, ...] = ()
 
     @classmethod
     def make(cls, rules: Mapping[str, str], tool: str, cwd: Path, *, writes: bool = False) -> "PathRules":
-        """Take those of the configured rules that concern a tool; `writes` says whether it changes files."""
+        """Select the configured rules that apply to a tool; `writes` says whether it changes files."""
         found: list[PathRule] = []
         for rule, word in rules.items():
             named, pattern = parse_rule(rule)
@@ -55,9 +55,10 @@ class PathRules(Struct, frozen=True):
         return cls(tuple(sorted(found, key=lambda one: one.rank, reverse=True)))
 
     def match(self, *paths: str) -> PathRule | None:
-        """Return the rule that counts for a file; of its absolute paths the first is the real one, others name it.
+        """Return the rule that applies to a file, given its absolute paths: first the real one, then other names.
 
-        One that denies wins over all others; of these the longest pattern wins, and of two as long the stricter.
+        A rule that denies takes precedence over all others; otherwise the longest pattern does, and at equal length the
+        stricter rule.
         """
         for one in self.rules:
             names = paths if one.effect is not RuleEffect.AUTO else paths[:1]
@@ -67,19 +68,19 @@ class PathRules(Struct, frozen=True):
 
 
 class DeniedPaths(Struct, frozen=True):
-    """What the rules keep from a tool, also where it lies below of what the tool may see."""
+    """Paths that the rules deny to a tool, including those below a directory that it may read."""
 
     rules: PathRules = PathRules()
     exempt: str = ""
-    """The rule that a person was asked about for this call."""
+    """Rule for which the user was already asked about this call."""
 
     def rule_for(self, *paths: str) -> str:
-        """Return the rule that closes a file, of which `paths` are as in `PathRules.match`; empty when none does."""
+        """Return the rule that denies a file, with `paths` as in `PathRules.match`; empty if none does."""
         one = self.rules.match(*paths)
         return one.rule if one and self._denies(one) else ""
 
     def notice(self) -> str:
-        """Return which rules may keep something back from a search; empty when none does."""
+        """Return a note on the rules that may exclude paths from a search; empty if there are none."""
         kept = ", ".join(repr(one.rule) for one in self.rules.rules if self._denies(one))
         return f"left out, if there: what the user's settings close by {kept}" if kept else ""
 
@@ -88,19 +89,19 @@ class DeniedPaths(Struct, frozen=True):
 
 
 def find_denied_paths(rules: Mapping[str, str], cwd: Path) -> tuple[Path, ...]:
-    """Return the places that may not be read by the rules, as far as these name them without `*` in between."""
+    """Return the paths that the rules deny to reads, as far as rules name them without `*` in between."""
     places: list[Path] = []
     for rule, word in rules.items():
         named, pattern = parse_rule(rule)
         if named in (READ_RULE, "*") and pattern is not None and word == "deny":
             stem = _TRAILING_WILDCARDS.sub("", _absolute_pattern(pattern, cwd))
-            if os.path.isabs(stem) and "*" not in stem:  # noqa: PTH117 (a Path would take the pattern apart)
+            if os.path.isabs(stem) and "*" not in stem:  # noqa: PTH117 (a Path would split the pattern)
                 places.append(Path(os.path.realpath(stem)))
     return tuple(places)
 
 
 def _absolute_pattern(pattern: str, cwd: Path) -> str:
-    """Return the pattern as one of absolute paths, or beginning with `*`."""
+    """Return the pattern as an absolute path, or unchanged if it begins with `*`."""
     if pattern == "~" or pattern.startswith("~/"):
         pattern = f"{Path.home()}{pattern[1:]}"
     if pattern.startswith("*"):
@@ -110,7 +111,7 @@ def _absolute_pattern(pattern: str, cwd: Path) -> str:
 
 
 def _compile(pattern: str, *, strict: bool) -> re.Pattern[str]:
-    """Return what matches a path with a slash behind it."""
+    """Return a regular expression that matches a path followed by a slash."""
     if not strict:
         return re.compile(_regex(system.normcase(pattern)) + "/", re.DOTALL)
     spellings = {system.normcase(pattern), system.normcase(_resolve_links(pattern))}
@@ -125,7 +126,7 @@ def _regex(pattern: str) -> str:
 
 
 def _resolve_links(pattern: str) -> str:
-    """Return the pattern with the directories that it names before any `*` followed to where they lead."""
+    """Return the pattern with symlinks resolved in the directories before the first `*`."""
     head, star, tail = pattern.partition("*")
     directory, slash, name = head.rpartition("/")
     if not star or not slash:

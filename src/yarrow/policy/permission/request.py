@@ -1,4 +1,4 @@
-"""Permission requests of tool calls, and the rules that match them."""
+"""Descriptions of tool calls for permission decisions, and the effects of rules on them."""
 
 from enum import Enum, IntEnum
 
@@ -8,46 +8,46 @@ from yarrow.config.settings import AllowedCall
 
 
 class ToolKind(Enum):
-    """What a tool can reach."""
+    """Resources that a tool can reach."""
 
     FILE = "file"
-    """One path, which the fence of the workspace checks again."""
+    """One path, which is checked again against the workspace."""
     SHELL = "shell"
-    """Whatever a command can, less what its sandbox keeps from it."""
+    """Everything a command can reach, except what its sandbox denies."""
     OTHER = "other"
-    """Unknown: neither a path nor a command is among its arguments."""
+    """Unknown: its arguments contain neither a path nor a command."""
 
 
 class CallDescription(Struct, frozen=True):
-    """One call, after its arguments were found valid."""
+    """One call with valid arguments."""
 
     tool: str
     kind: ToolKind
     is_read_only: bool
     subject: str
-    """What rules match: a shell's command, a file tool's path with no link left, any other tool's arguments as JSON."""
+    """Text that rules match: a shell command, a file tool's resolved path, or another tool's arguments as JSON."""
     allow_key: AllowedCall
-    """What this call and every one that is like it come to."""
+    """Key of this call and all calls like it."""
     literal_paths: tuple[str, ...] = ()
-    """Of a file, the absolute path as the call names it, links and all."""
+    """For a file, the absolute path as named in the call, with symlinks unresolved."""
     is_sandboxed: bool = False
-    """Whether it runs in a sandbox."""
+    """True if the call runs in a sandbox."""
     is_outside: bool = False
-    """Whether its path lies outside the workspace."""
+    """True if its path lies outside the workspace."""
     leaves_sandbox: bool = False
-    """Whether the call asks to run outside the sandbox that the session's commands run in."""
+    """True if the call asks to run outside the sandbox of the session's commands."""
     is_strict: bool = False
-    """Whether that sandbox may not be left."""
+    """True if that sandbox must not be left."""
     model_reason: str = ""
-    """The model's own words for why, on one line."""
+    """The model's reason in its own words, on one line."""
     declares_access: bool = True
-    """Whether the tool itself says what it touches."""
+    """True if the tool itself declares what it touches."""
     arguments: str = ""
-    """Arguments as JSON of a tool that does not say what it touches: what rules match besides."""
+    """Arguments as JSON, which rules match too, for a tool that does not declare what it touches."""
 
 
 class RuleEffect(IntEnum):
-    """What a rule says; a greater one is stricter."""
+    """Effect of a rule; greater values are stricter."""
 
     AUTO = 0
     ASK = 1
@@ -55,7 +55,7 @@ class RuleEffect(IntEnum):
 
 
 class RuleMatch(Struct, frozen=True):
-    """What the rules say of a call, and the rule that says so."""
+    """The effect that applies to a call, and the rule it comes from."""
 
     effect: RuleEffect
     rule: str
@@ -63,6 +63,6 @@ class RuleMatch(Struct, frozen=True):
 
 
 def parse_rule(rule: str) -> tuple[str, str | None]:
-    """Return the tool and the pattern of a rule; `bash(git *)` has one, `bash` has none."""
+    """Return the tool and the pattern of a rule; `bash(git *)` has a pattern, `bash` has none."""
     tool, bracket, rest = rule.partition("(")
     return (tool.strip(), rest.removesuffix(")")) if bracket else (rule.strip(), None)

@@ -1,6 +1,6 @@
-"""A reader of shell lines that finds the simple commands in them, as far as their words say what runs.
+"""Reader of shell lines that finds the simple commands in them, as far as their words show what runs.
 
-It is a seat belt for rules that deny or ask, no parser of shell: variables, aliases and globs stay unread.
+It is a safety net for rules that deny or ask, not a shell parser: variables, aliases and globs are not expanded.
 """
 
 import re
@@ -13,11 +13,11 @@ from msgspec import Struct
 from yarrow.policy.permission.command_prefixes import command_starts, inner_lines, is_shell
 
 MAX_NESTING = 10
-"""Levels of substitutions and of lines within lines that are read; deeper ones count as text of the level above."""
+"""Maximum levels of substitutions and nested lines; deeper ones count as text of the level above."""
 MAX_PIPED = 8
-"""Commands of one pipeline that are compared with a pattern together; each of the rest is compared alone."""
+"""Maximum commands of a pipeline that are compared with a pattern together; the rest are compared individually."""
 _MAX_CACHED = 4
-"""Lines whose commands are kept for the next rule."""
+"""Maximum lines whose commands are cached for the next rule."""
 _PLAIN_TEXT = re.compile(r"[^ \t\r\n;|&()<>'\"\\$`]+")
 _IN_QUOTES = re.compile(r"[^\"\\$`]+")
 _REDIRECTION = re.compile(r"&>>?|<<<|<<-?|[<>]&|>>|>\||<>|[<>]")
@@ -28,30 +28,30 @@ _BLANKS = " \t\r"
 
 
 class Word(Struct, frozen=True):
-    """A word of a command, or a redirection of it."""
+    """A word of a command, or one of its redirections."""
 
     start: int
     source: str
-    """As it is written."""
+    """The word as written."""
     text: str
-    """Without quotes."""
+    """The word without quotes."""
     redirects: bool = False
 
 
 class SimpleCommand(Struct, frozen=True):
-    """A simple command: its words, and the text from the first of them to the end."""
+    """A simple command: its words, and the text from its first word to its end."""
 
     words: tuple[Word, ...]
     source: str
 
     def normalized(self) -> str:
-        """Return it without prefixes, quotes, redirections and double blanks."""
+        """Return the command without prefixes, quotes, redirections and repeated blanks."""
         words = [word for word in self.words if not word.redirects]
         texts = [word.text for word in words]
         return " ".join(texts[command_starts([word.source for word in words], texts)[-1] :])
 
     def spellings(self) -> Iterator[str]:
-        """Yield the spellings that a pattern may match: without prefixes, quotes, redirections and double blanks."""
+        """Yield the spellings that a pattern may match: without prefixes, quotes, redirections and repeated blanks."""
         first = self.words[0].start
         words = [word for word in self.words if not word.redirects]
         texts = [word.text for word in words]
@@ -73,14 +73,14 @@ def _join_words(words: Sequence[Word]) -> Iterator[str]:
 
 
 class Pipeline(Struct, frozen=True):
-    """Commands that are joined by pipes, at most `MAX_PIPED`."""
+    """Commands joined by pipes, at most `MAX_PIPED`."""
 
     commands: tuple[SimpleCommand, ...]
     text: str
-    """The text that they are written in."""
+    """The text that contains the commands."""
 
     def spellings(self) -> Iterator[str]:
-        """Yield the spellings of each part of the pipeline that has a pipe in it."""
+        """Yield the spellings of each part of the pipeline that contains a pipe."""
         for first, last in combinations(range(len(self.commands)), 2):
             end = self.commands[last]
             yield self.text[self.commands[first].words[0].start : end.words[0].start + len(end.source)]
@@ -106,7 +106,7 @@ def spellings(line: str) -> frozenset[str]:
 
 
 def parse_commands(line: str, depth: int = 0) -> Iterator[SimpleCommand | Pipeline]:
-    """Yield the simple commands of a line, also those of substitutions and of lines that it passes to a shell."""
+    """Yield the simple commands of a line, including those in substitutions and in lines passed to a shell."""
     reader = _Reader(line, depth)
     reader.read("")
     yield from reader.pipelines
@@ -118,7 +118,7 @@ def parse_commands(line: str, depth: int = 0) -> Iterator[SimpleCommand | Pipeli
 
 
 class _Reader:
-    """Reads one text from its beginning to its end; what is not closed ends with the text."""
+    """Reader of one text; anything left unclosed ends with the text."""
 
     def __init__(self, text: str, depth: int) -> None:
         self.found: list[SimpleCommand] = []
@@ -155,7 +155,7 @@ class _Reader:
         self._at += 1
 
     def expand(self) -> None:
-        """Read the substitutions alone, as in a here-document."""
+        """Read only the substitutions, as in a here-document."""
         while self._at < len(self._text):
             self._quoted('"', [])
             self._at += 1
@@ -168,7 +168,7 @@ class _Reader:
         return end if end >= 0 else len(self._text)
 
     def _nested(self, closing: str) -> None:
-        """Read what a bracket or a backtick encloses; too deep, it is read on as a part of what encloses it."""
+        """Read the content of a bracket or backtick; if nested too deeply, it is read as part of the enclosing text."""
         if self._depth >= MAX_NESTING:
             return
         self._depth += 1
@@ -210,7 +210,7 @@ class _Reader:
         return Word(start, self._text[start : self._at], "".join(parts))
 
     def _quoted(self, closing: str, parts: list[str]) -> None:
-        """Read up to a closing character outside any expansion, which is not consumed."""
+        """Read up to a closing character outside expansions, which is not consumed."""
         while (char := self._char()) and char != closing:
             if match := _IN_QUOTES.match(self._text, self._at):
                 parts.append(match.group().partition(closing)[0])
@@ -221,12 +221,12 @@ class _Reader:
                 self._at += 2
             elif char in "$`":
                 self._expansion(parts)
-            else:  # a quotation mark where another character closes
+            else:  # a quotation mark inside another kind of delimiter
                 parts.append(char)
                 self._at += 1
 
     def _expansion(self, parts: list[str]) -> None:
-        """Read what a dollar sign or a backtick begins."""
+        """Read what a dollar sign or backtick starts."""
         start, follows = self._at, self._char(1)
         opening = "`" if self._char() == "`" else f"${follows}"
         self._at += len(opening) if opening in ("`", "$(", "${", "$'") else 1
@@ -270,7 +270,7 @@ class _Reader:
         words.append(Word(start, source, source, redirects=True))
 
     def _bodies(self) -> None:
-        """Read the here-documents that begin on this line: a body is text, unless a shell reads it."""
+        """Read the here-documents announced on this line; a body is text, unless a shell reads it."""
         documents, self._documents = self._documents, []
         for document in documents:
             lines: list[str] = []
@@ -296,7 +296,7 @@ class _Reader:
 
 
 def _unescape(text: str) -> str:
-    """Return what `$'...'` holds, with the escapes of one character."""
+    """Return the content of `$'...'` with its single-character escapes resolved."""
     short = {"n": "\n", "t": "\t", "r": "\r"}
 
     def one(match: re.Match[str]) -> str:
