@@ -1,1 +1,1 @@
-"""What can be configured, and where each value came from."""
+"""Configuration: the available settings and the origin of each value."""

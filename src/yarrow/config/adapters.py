@@ -1,17 +1,17 @@
-"""Names every adapter once: its type in the configuration, and the module that makes it when it is wanted."""
+"""Table of adapters: the type of each in the configuration, and the module that builds it on demand."""
 
 from typing import NamedTuple
 
 
 class Adapter(NamedTuple):
-    """A row of the table."""
+    """Row of the table."""
 
     module: str
-    """Where `build` is; imported when a provider of this type is built, so that no run pays for the others."""
+    """Module with `build`, imported only when a provider of this type is built, so that no run pays for the others."""
     provider: str = ""
-    """The provider id that means this adapter without configuration; empty when it is the type itself."""
+    """Provider id that selects this adapter without configuration; if empty, the type itself."""
     has_slashes: bool = True
-    """Whether a model's own name may hold a slash."""
+    """True if a model name may contain a slash."""
 
 
 ADAPTERS: dict[str, Adapter] = {
@@ -23,4 +23,4 @@ ADAPTERS: dict[str, Adapter] = {
     "local": Adapter("yarrow.provider.local.provider"),
     "scripted": Adapter("yarrow.provider.scripted", has_slashes=False),
 }
-"""By type. The modules stand here as text because configuration knows no provider."""
+"""Adapters by type; modules are named as text because configuration must not import providers."""

@@ -1,4 +1,4 @@
-"""Calls that are allowed always, in the user's own file: added and revoked one by one."""
+"""Always allowed calls in the user's own file, added and revoked one at a time."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -11,13 +11,13 @@ from yarrow.config.settings import AllowedCall
 
 
 def add_allowed_call(path: Path, call: AllowedCall) -> None:
-    """Add a call to `permissions.always` of the file at `path`. Raises as `change_file`."""
+    """Add a call to `permissions.always` in the file at `path`. Raises as `change_file`."""
     change_file(path, lambda text: add_to_text(text, call))
 
 
 def add_to_text(text: str, call: AllowedCall) -> str:
-    """Return the text of a configuration file with a call added to `permissions.always`, unless it is there."""
-    # Every place in it is the same in the text with comments.
+    """Return the text of a configuration file with a call added to `permissions.always`, unless it is present."""
+    # Positions are the same in the text with comments.
     strict = to_strict_json(text)
     entry = msgspec.json.encode(call).decode()
     root = skip_space(strict, 0)
@@ -34,18 +34,18 @@ def add_to_text(text: str, call: AllowedCall) -> str:
 
 
 def remove_allowed_call(path: Path, call: AllowedCall) -> None:
-    """Remove a call from `permissions.always` of the file at `path`. Raises as `change_file`."""
+    """Remove a call from `permissions.always` in the file at `path`. Raises as `change_file`."""
     change_file(path, lambda text: remove_from_text(text, call))
 
 
 def remove_from_text(text: str, call: AllowedCall) -> str:
-    """Return the text of a configuration file without a call in `permissions.always`, however often it is there."""
+    """Return the text of a configuration file with every occurrence of a call removed from `permissions.always`."""
     while True:
         strict = to_strict_json(text)
         top = find_members(strict, skip_space(strict, 0))
         inner = find_members(strict, top["permissions"][1]) if "permissions" in top else {}
         present = _parse_list(strict, inner["always"][1]) if "always" in inner else []
-        # Fields that have their defaults may be written or not.
+        # Fields with their default value may be omitted.
         found = [index for index, one in enumerate(present) if msgspec.convert(one, AllowedCall) == call]
         if not found:
             return text

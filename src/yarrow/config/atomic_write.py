@@ -1,4 +1,4 @@
-"""Replaces a file of the user's directory as a whole, so that whoever reads it sees the old one or the new one."""
+"""Atomic replacement of a file in the user's directory: readers see either the old or the new content."""
 
 import os
 from collections.abc import Generator
@@ -10,18 +10,18 @@ from yarrow.platform import system
 
 @contextmanager
 def hold_directory_lock(directory: Path) -> Generator[None]:
-    """Keep other processes from changing what a directory holds meanwhile. Raises `OSError`."""
+    """Prevent other processes from changing the content of a directory meanwhile. Raises `OSError`."""
     with system.lock_directory(directory) as descriptor:
         yield
-        # A new name is on the disk when its directory is.
+        # A rename is durable once its directory is synced.
         system.sync(descriptor)
 
 
 def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Put a new file in the place of another, if there is one. Raises `OSError`; then the old one is as it was."""
+    """Replace a file, or create it. Raises `OSError`; the old file is then unchanged."""
     from tempfile import mkstemp
 
-    # It makes a file that its owner alone can read.
+    # Creates a file that only its owner can read.
     descriptor, name = mkstemp(dir=path.parent, prefix=path.name)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -31,5 +31,5 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
             system.sync(descriptor)
         Path(name).replace(path)
     finally:
-        with suppress(OSError):  # it has been renamed, unless something failed
+        with suppress(OSError):  # already renamed, unless something failed
             Path(name).unlink()

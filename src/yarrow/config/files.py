@@ -1,4 +1,4 @@
-"""Finds and reads configuration files: the user's, and the project's found upward from the working directory."""
+"""Configuration files: the user's, and the project's, which is searched upward from the working directory."""
 
 import contextlib
 import stat
@@ -16,7 +16,7 @@ from yarrow.platform import system
 DIRECTORY_NAME = ".yarrow"
 FILE_NAME = "config.json"
 MAX_CONFIG_FILE_BYTES = 1 << 20
-"""Bytes of a configuration file, and of the store of what is trusted; a larger one is refused."""
+"""Maximum bytes of a configuration file and of the trust store; larger ones are rejected."""
 
 SYNTAX_HINTS = {
     "Expecting property name": "a key in double quotes, or }, must stand here",
@@ -28,25 +28,25 @@ SYNTAX_HINTS = {
     "Invalid control character": r"a line end or a tab in a text is written \n or \t",
     "Invalid \\": r"no character is written like this; a \ is written \\",
 }
-"""What is wrong at a place that is not JSON, by how the reader's own words for it begin."""
+"""Explanations of JSON syntax errors, by the beginning of the decoder's message."""
 
 
 def get_user_file(home: Path, environment: Mapping[str, str]) -> Path:
-    """Return the path of the user's file: `$YARROW_CONFIG`, else `config.json` in the user's directory."""
+    """Return the path of the user's file: `$YARROW_CONFIG`, or `config.json` in the user's directory."""
     if named := environment.get("YARROW_CONFIG"):
         return Path(named)
     return get_user_directory(home, environment) / FILE_NAME
 
 
 def get_user_directory(home: Path, environment: Mapping[str, str]) -> Path:
-    """Return the directory of the user's own things: `$YARROW_HOME`, else `~/.yarrow`."""
+    """Return the user's directory: `$YARROW_HOME`, or `~/.yarrow`."""
     if named := environment.get("YARROW_HOME"):
         return Path(named)
     return home / DIRECTORY_NAME
 
 
 def list_project_files(cwd: Path, home: Path) -> Iterator[Path]:
-    """Return where a project's file may be, nearest first: `.yarrow/config.json` upward from `cwd`, below `home`."""
+    """Yield possible paths of a project file, nearest first: `.yarrow/config.json` upward from `cwd`, below `home`."""
     for directory in (cwd, *cwd.parents):
         if directory == home:
             return
@@ -54,10 +54,10 @@ def list_project_files(cwd: Path, home: Path) -> Iterator[Path]:
 
 
 def find_project_file(cwd: Path, home: Path, users: Path) -> Path | None:
-    """Return the nearest project's file; None if there is none.
+    """Return the nearest project file; None if there is none.
 
-    The user's own file is no project's, whatever path leads to it. Nor is a file of somebody who owns neither `cwd` nor
-    this process: anybody can plant one in a directory such as `/tmp`.
+    The user's own file is not a project file, whatever path leads to it. A file owned by neither this user nor the
+    owner of `cwd` is skipped: anyone could plant one in a directory such as `/tmp`.
     """
     owners = _list_owners(cwd)
     for candidate in list_project_files(cwd, home):
@@ -65,14 +65,14 @@ def find_project_file(cwd: Path, home: Path, users: Path) -> Path | None:
             if candidate.stat().st_uid not in owners:
                 continue
         except OSError:
-            # Absent, or another user's: what cannot be reached says nothing about this project.
+            # Missing, or in another user's directory: an inaccessible file does not belong to this project.
             continue
         return None if users.exists() and candidate.samefile(users) else candidate
     return None
 
 
 def _list_owners(cwd: Path) -> set[int]:
-    """Return whose files count: this process's, and those of the owner of the directory."""
+    """Return the accepted owners of a project file: this user and the owner of the directory."""
     owners = {system.get_user_id()}
     with contextlib.suppress(OSError):
         owners.add(cwd.stat().st_uid)
@@ -80,12 +80,12 @@ def _list_owners(cwd: Path) -> set[int]:
 
 
 def format_label(path: Path, home: Path) -> str:
-    """Return a path as it is told to people, safe for a terminal; what lies below `home` begins with `~`."""
+    """Format a path for display, safe for a terminal; a path below `home` begins with `~`."""
     return escape_unprintable(f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path))
 
 
 def read_file(path: Path, home: Path, *, required: bool = False) -> FileLayer | None:
-    """Return a file's settings, not yet checked; None when it is absent and not `required`. Raises `ConfigError`."""
+    """Read a file's settings, unchecked; None if it is missing and not `required`. Raises `ConfigError`."""
     label = format_label(path, home)
     data = read_bytes(path, label)
     if data is None and required:
@@ -94,7 +94,7 @@ def read_file(path: Path, home: Path, *, required: bool = False) -> FileLayer | 
 
 
 def read_bytes(path: Path, label: str) -> bytes | None:
-    """Return the bytes of a configuration file; None when it is absent. Raises `ConfigError`."""
+    """Read the bytes of a configuration file; None if it is missing. Raises `ConfigError`."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -111,9 +111,9 @@ def read_bytes(path: Path, label: str) -> bytes | None:
 
 
 def decode_settings(data: bytes, label: str) -> FileLayer:
-    """Return the settings in a file's bytes, not yet checked; JSON with comments. Raises `ConfigError`."""
+    """Decode a file's settings, unchecked, from JSON with comments. Raises `ConfigError`."""
     try:
-        # Some editors begin a file with a byte order mark.
+        # Some editors write a byte order mark.
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
@@ -125,7 +125,7 @@ def decode_settings(data: bytes, label: str) -> FileLayer:
         raise ConfigError(f"{label}:1: it must hold one JSON object, such as {{}}")
     settings = cast("dict[str, Any]", values)
     if isinstance(settings.get("$schema"), str):
-        # It is for the editor.
+        # Meant for editors.
         del settings["$schema"]
     return FileLayer(label, text, settings)
 
@@ -135,12 +135,12 @@ def _parse(text: str, label: str) -> tuple[str, Any]:
     try:
         return text, msgspec.json.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        # Here, since most files have no comments.
+        # Imported here because most files have no comments.
         from yarrow.config.jsonc import to_strict_json
 
         text = to_strict_json(text)
     if not text.strip():
-        # Somebody is about to write something there.
+        # Empty: the user has not written anything yet.
         return "{}", {}
     try:
         return text, msgspec.json.decode(text)
@@ -153,8 +153,8 @@ def _describe_kind(mode: int) -> str:
 
 
 def _explain_syntax(text: str, label: str, message: str) -> str:
-    """Return what is wrong with a text that is not JSON, with line and column."""
-    # Here, since only a mistake needs it; it knows lines and columns.
+    """Return an explanation of a JSON syntax error, with line and column."""
+    # Imported here because only a mistake needs it; it reports lines and columns.
     import json
 
     try:

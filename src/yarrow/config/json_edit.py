@@ -1,4 +1,4 @@
-"""Changes the user's own configuration file by one value, and leaves every comment in it where it was."""
+"""Edits of single values in the user's own configuration file that preserve its comments."""
 
 import stat
 from collections.abc import Callable, Sequence
@@ -19,14 +19,14 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 
 def change_file(path: Path, change: Callable[[str], str]) -> None:
-    """Put what `change` makes of the text of a configuration file in its place; it is made when it is absent.
+    """Replace the text of a configuration file by the result of `change`; a missing file is created.
 
-    Raises `StorageError` when it cannot be written or is not this user's, `ConfigError` when what it says is wrong;
-    then it is as it was.
+    Raises `StorageError` if the file cannot be written or has another owner, and `ConfigError` if its content is
+    invalid; it is then unchanged.
     """
     label = escape_unprintable(str(path))
     try:
-        # A link stays one: what it leads to is changed.
+        # Keep a symlink and change its target.
         target = path.resolve()
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with hold_directory_lock(target.parent):
@@ -45,14 +45,14 @@ def change_file(path: Path, change: Callable[[str], str]) -> None:
             check_layer(decode_settings(encoded, label))
             if new != text:
                 replace_file(target, encoded, mode=mode)
-    except (OSError, RuntimeError) as error:  # a ring of links is a RuntimeError
+    except (OSError, RuntimeError) as error:  # a symlink loop is a RuntimeError
         reason = error.strerror if isinstance(error, OSError) else error
         raise StorageError(f"{label} cannot be written: {reason}; nothing was kept") from None
 
 
 def set_value(text: str, path: Sequence[str], value: Any) -> str:
-    """Return the text of a configuration file with a value at `path`, in place of the one there if there is one."""
-    # Every place in it is the same in the text with comments.
+    """Return the text of a configuration file with the value at `path` set or replaced."""
+    # Positions are the same in the text with comments.
     strict = to_strict_json(text)
     place = skip_space(strict, 0)
     for depth, key in enumerate(path):
@@ -69,7 +69,7 @@ def set_value(text: str, path: Sequence[str], value: Any) -> str:
 
 
 def insert_member(text: str, strict: str, opening: int, *, piece: str) -> str:
-    """Return the text with a first member put into the object or list that opens at `opening`."""
+    """Return the text with a new first member in the object or list that opens at `opening`."""
     line = text.rfind("\n", 0, opening) + 1
     indent = text[line : len(text) - len(text[line:].lstrip(" \t"))] + "  "
     after = opening + 1
@@ -81,12 +81,12 @@ def insert_member(text: str, strict: str, opening: int, *, piece: str) -> str:
 
 
 def remove_item(text: str, strict: str, opening: int, *, index: int) -> str:
-    """Return the text without one item of the list that opens at `opening`; comments stay, an empty line does not."""
+    """Return the text without one item of the list that opens at `opening`; comments stay, an empty line is removed."""
     items = find_members(strict, opening)
     begin = items[index][1]
     end = _find_end(strict, begin)
     cuts = [(begin, end)]
-    # A trailing comma goes with the item that it follows.
+    # A trailing comma is removed with the item before it.
     with_commas = blank_comments(text)
     if with_commas[after := skip_space(with_commas, end)] == ",":
         cuts.append((after, after + 1))
@@ -107,14 +107,14 @@ def _encode(value: Any) -> str:
 
 
 def _find_end(strict: str, place: int) -> int:
-    """Return where the value that begins at `place` ends."""
+    """Return the end of the value that begins at `place`."""
     from json import JSONDecoder
 
     return JSONDecoder().raw_decode(strict, place)[1]
 
 
 def _get_mode(path: Path, label: str) -> int:
-    """Return the mode of the file. Raises `StorageError` for one that is not this user's."""
+    """Return the mode of the file, or 0600 if it is missing. Raises `StorageError` if it has another owner."""
     try:
         status = path.stat()
     except FileNotFoundError:

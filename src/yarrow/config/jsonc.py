@@ -1,25 +1,25 @@
-"""JSON with comments: stripping comments, and the line of each value."""
+"""JSON with comments: removal of comments, and the line of each value."""
 
 import re
 from functools import lru_cache
 
 _TOKENS = re.compile(r'(?P<comment>//[^\r\n]*|/\*.*?\*/)|"(?:[^"\\]|\\.)*+"?|/\*.*', re.DOTALL)
-"""A comment, or what a comment cannot begin in: a text, or a comment without an end."""
+"""A comment, or a token in which none can begin: a string, or an unterminated comment."""
 _COMMAS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{,:]\s*,|(?P<trailing>,)(?=\s*[\]}])', re.DOTALL)
-"""A trailing comma, or what looks like one: part of a text, or a comma that follows no value."""
+"""A trailing comma, or what resembles one: part of a string, or a comma that follows no value."""
 _VISIBLE = re.compile(r"[^\r\n]")
 
 
 def to_strict_json(text: str) -> str:
-    """Return `text` with spaces for comments (`//`, `/* */`) and trailing commas.
+    """Return `text` with comments (`//`, `/* */`) and trailing commas replaced by spaces.
 
-    Length, lines and columns stay, so that whatever is wrong with the rest is told at its place.
+    Length, lines and columns stay the same, so that errors are reported at the right position.
     """
     return _COMMAS.sub(_blank, blank_comments(text))
 
 
 def blank_comments(text: str) -> str:
-    """Return `text` with spaces for comments; trailing commas stay."""
+    """Return `text` with comments replaced by spaces; trailing commas are kept."""
     return _TOKENS.sub(_blank, text)
 
 
@@ -29,13 +29,13 @@ def _blank(found: re.Match[str]) -> str:
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _MAX_CACHED = 64
-"""Objects and lists of which it is known where everything stands; the one not asked for longest is forgotten."""
+"""Maximum objects and lists with cached positions; the least recently used are evicted."""
 
 
 def find_line(text: str, path: tuple[str | int, ...]) -> int:
-    """Return the line, from 1, of the key or list item that `path` ends in. `text` must be valid JSON that holds it.
+    """Return the line, from 1, of the key or list item at the end of `path`, which must exist in `text`, valid JSON.
 
-    Of a key written twice it is the last, which is the one that counts.
+    For a duplicate key it is the last occurrence, which takes effect.
     """
     place = value = skip_space(text, 0)
     for step in path:
@@ -44,16 +44,16 @@ def find_line(text: str, path: tuple[str | int, ...]) -> int:
 
 
 def skip_space(text: str, index: int) -> int:
-    """Return where white space at `index` ends."""
+    """Return the index of the first character at or after `index` that is not white space."""
     found = _SPACE.match(text, index)
     return found.end() if found else index
 
 
-# Whoever asks for one line mostly asks for those beside it, of thousands too.
+# A caller that needs one line usually needs those of its neighbors too, even thousands.
 @lru_cache(_MAX_CACHED)
 def find_members(text: str, index: int) -> dict[str | int, tuple[int, int]]:
-    """Return where each member of the object or list at `index` stands, and where its value does."""
-    # Here, since only an error or `yarrow config` needs it and most runs have neither.
+    """Return the start of each member of the object or list at `index`, and the start of its value."""
+    # Imported here because only errors and `yarrow config` need it, and most runs have neither.
     from json import JSONDecoder
 
     decoder = JSONDecoder()

@@ -1,4 +1,4 @@
-"""One source of settings: a file, the environment or the flags, and where in it each value stands."""
+"""One source of settings (a file, the environment or the flags) and the origin of each value in it."""
 
 from typing import Any, cast
 
@@ -8,13 +8,13 @@ from yarrow.config.jsonc import find_line
 from yarrow.config.sanitizer import escape_unprintable
 
 KeyPath = tuple[str | int, ...]
-"""Keys and list indices from the top of a source to one value, as they are written in JSON."""
+"""Keys and list indices from the top of a source to one value, as written in JSON."""
 
 
 class FileLayer(Struct, frozen=True):
-    """The settings of one file.
+    """Settings of one file.
 
-    `label` is how its path is told to people; `text` is strict JSON, with spaces where the file has comments.
+    `label` is its path for display; `text` is strict JSON, with spaces in place of comments.
     """
 
     label: str
@@ -22,18 +22,18 @@ class FileLayer(Struct, frozen=True):
     values: dict[str, Any]
 
     def get_origin(self, path: KeyPath) -> str:
-        """Return the place of a value as `file:line`."""
+        """Return the origin of a value as `file:line`."""
         return f"{self.label}:{find_line(self.text, path)}"
 
 
 class NamedLayer(Struct, frozen=True):
-    """Settings that each came under a name of their own: a variable or a flag, by top-level key."""
+    """Settings with a name each, a variable or a flag, by top-level key."""
 
     values: dict[str, Any]
     names: dict[str, str]
 
     def get_origin(self, path: KeyPath) -> str:
-        """Return the name under which a value came."""
+        """Return the name of the variable or flag that set a value."""
         return self.names[str(path[0])]
 
 
@@ -41,7 +41,7 @@ Layer = FileLayer | NamedLayer
 
 
 def format_path(path: KeyPath) -> str:
-    """Return a path as people write it, such as `providers.work.models[0]`, safe for a terminal."""
+    """Format a path for display, such as `providers.work.models[0]`, safe for a terminal."""
     text = ""
     for step in path:
         match step:
@@ -53,7 +53,7 @@ def format_path(path: KeyPath) -> str:
 
 
 def merge_values(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Return both; objects are merged key by key, anything else of `above` replaces what is `below`."""
+    """Merge values: objects are merged key by key, any other value in `above` replaces the one in `below`."""
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
@@ -65,7 +65,7 @@ def merge_values(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]
 
 
 def has_value(values: Any, path: KeyPath) -> bool:
-    """Say whether a value stands at `path`."""
+    """Return whether a value exists at `path`."""
     for step in path:
         if not isinstance(values, dict) or step not in values:
             return False
@@ -74,14 +74,14 @@ def has_value(values: Any, path: KeyPath) -> bool:
 
 
 def get_value(values: Any, path: KeyPath) -> Any:
-    """Return the value at `path`. Raises `KeyError` when `has_value` would say no."""
+    """Return the value at `path`. Raises `KeyError` if it does not exist."""
     for step in path:
         values = values[step]
     return values
 
 
 def list_leaves(values: dict[str, Any], path: KeyPath = ()) -> list[KeyPath]:
-    """Return the path of every value; objects are taken apart, a list or an empty object is one value."""
+    """Return the path of every value. Objects are traversed; a list or an empty object is one value."""
     found: list[KeyPath] = []
     for key, value in values.items():
         if isinstance(value, dict) and value:

@@ -17,36 +17,36 @@ from yarrow.config.validation import check_directories, check_layer, check_provi
 
 
 class LoadedSettings(Struct, frozen=True):
-    """The settings in force, and what a person should be told about how they came to be."""
+    """Effective settings, with notices for the user about how they were determined."""
 
     settings: Settings
     notices: tuple[str, ...]
     layers: tuple[Layer, ...]
 
     def check_providers(self, added: Collection[str] = ()) -> None:
-        """Raise `ConfigError` unless the provider in force and every configured one has an adapter.
+        """Raise `ConfigError` unless the selected provider and every configured one have an adapter.
 
-        `added` are the ids of providers that bring their own, as those of extensions do.
+        `added` are the ids of providers with an adapter of their own, such as those of extensions.
         """
         check_providers(self.settings, self.layers, added)
 
     def add_providers(self, added: Collection[str]) -> "LoadedSettings":
-        """Return the same for a person to whom the ids `added` are known: a model may be written after one of them."""
+        """Return the settings with the provider ids `added` known, so that a model may be prefixed with one of them."""
         if not added:
             return self
         layers = tuple(_split_provider(each, added) if isinstance(each, NamedLayer) else each for each in self.layers)
         return LoadedSettings(msgspec.convert(merge_layers(layers), Settings), self.notices, layers)
 
     def list_origins(self) -> dict[str, str]:
-        """Return where each value came from, by dotted key.
+        """Return the origin of each value by dotted key.
 
-        An origin is `~/.yarrow/config.json:LINE`, `YARROW_MODEL`, `--model` or `default`. A list is one value;
-        objects are taken apart.
+        An origin is `~/.yarrow/config.json:LINE`, `YARROW_MODEL`, `--model` or `default`. A list is one value; objects
+        are traversed.
         """
         return {format_path(path): self.get_origin(path) for path in list_leaves(msgspec.to_builtins(self.settings))}
 
     def get_origin(self, path: KeyPath) -> str:
-        """Return where the value at `path` came from."""
+        """Return the origin of the value at `path`."""
         for number in reversed(range(len(self.layers))):
             layer = self.layers[number]
             if has_value(layer.values, path):
@@ -59,11 +59,11 @@ class LoadedSettings(Struct, frozen=True):
 def load_settings(
     *, home: Path, cwd: Path, environment: Mapping[str, str], overrides: Mapping[str, Any]
 ) -> LoadedSettings:
-    """Return the settings in force in `cwd` for the person whose home directory is `home`.
+    """Return the effective settings in `cwd` for the user with the home directory `home`.
 
-    `overrides` are the flags by top-level key as in a file. A model from a variable or a flag may be written
-    `provider/model`; it is taken apart when what is before the first slash is a known provider.
-    Raises `ConfigError` for a source that is wrong, naming it, the line or variable, the key and what is right.
+    `overrides` are the flags by top-level key as in a file. A model from a variable or a flag may be written as
+    `provider/model`; it is split if the part before the first slash is a known provider. Raises `ConfigError` for an
+    invalid source, naming the file and line or variable, the key and the valid values.
     """
     project = read_project(home=home, cwd=cwd, environment=environment)
     loaded = load_with_project(project, home=home, environment=environment, overrides=overrides)
@@ -74,7 +74,7 @@ def load_settings(
 def load_with_project(
     project: ProjectFile | None, *, home: Path, environment: Mapping[str, str], overrides: Mapping[str, Any]
 ) -> LoadedSettings:
-    """Return the settings in force, as `load_settings` does, with a project's file that was read already."""
+    """Return the effective settings like `load_settings`, with a project file that has already been read."""
     layers: list[Layer] = []
     notices: list[str] = []
     if users := read_file(get_user_file(home, environment), home, required=bool(environment.get("YARROW_CONFIG"))):
@@ -93,9 +93,9 @@ def load_with_project(
 
 
 def merge_layers(layers: Iterable[Layer]) -> dict[str, Any]:
-    """Return what sources say together, as in a file; what comes later wins.
+    """Merge the values of layers as if written in one file; later layers win.
 
-    A model goes with the provider that it was configured with: another one has its own.
+    A model belongs to the provider it was configured with and is dropped if a later layer selects another one.
     """
     values: dict[str, Any] = {}
     for layer in layers:
@@ -104,7 +104,7 @@ def merge_layers(layers: Iterable[Layer]) -> dict[str, Any]:
 
 
 def _split_provider(layer: NamedLayer, configured: Collection[str]) -> NamedLayer:
-    """Take a model written `provider/model` apart, unless the layer names a provider of its own."""
+    """Split a model written as `provider/model`, unless the layer sets a provider itself."""
     provider, slash, model = layer.values.get("model", "").partition("/")
     if not slash or "provider" in layer.values or (provider not in configured and provider not in BUILT_IN_PROVIDERS):
         return layer
@@ -113,13 +113,13 @@ def _split_provider(layer: NamedLayer, configured: Collection[str]) -> NamedLaye
 
 
 def _to_flag(key: str) -> str:
-    """Return the flag of a top-level key: `sessionDir` is `--session-dir`."""
+    """Return the flag of a top-level key, such as `--session-dir` for `sessionDir`."""
     return "--" + "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in key)
 
 
 VARIABLE_PREFIX = "YARROW_"
 OTHER_VARIABLES = frozenset({"CONFIG", "HOME", "LOG"})
-"""What follows the prefix in variables that are no settings; so does anything that ends in `_API_KEY`."""
+"""Suffixes of variables with the prefix that are not settings; so are those that end in `_API_KEY`."""
 _SCALARS = (
     inspect.StrType,
     inspect.BoolType,
@@ -131,9 +131,9 @@ _SCALARS = (
 
 
 def read_variables(environment: Mapping[str, str], others: Collection[str]) -> tuple[NamedLayer, tuple[str, ...]]:
-    """Return the settings that variables give, not yet checked, and a notice for each that is probably misspelt.
+    """Return the settings from variables, unchecked, and a notice for each variable that is probably misspelt.
 
-    An empty variable counts as absent. `others` are whole names that mean something else.
+    An empty variable counts as unset. `others` are complete names with another meaning.
     """
     values: dict[str, Any] = {}
     names: dict[str, str] = {}
@@ -141,7 +141,7 @@ def read_variables(environment: Mapping[str, str], others: Collection[str]) -> t
     ours = [
         name for name, text in environment.items() if name.startswith(VARIABLE_PREFIX) and text and name not in others
     ]
-    # Which variables there are is asked only when there is one: most runs have none.
+    # Most runs set no variables, so the settings are only listed if there is one.
     known = map_settings_by_variable() if ours else {}
     for name in ours:
         word = name.removeprefix(VARIABLE_PREFIX)
@@ -158,13 +158,13 @@ def read_variables(environment: Mapping[str, str], others: Collection[str]) -> t
 
 
 def map_settings_by_variable() -> dict[str, inspect.Field]:
-    """Return each setting that has a variable, by what follows the prefix: `MAX_TURNS` is `maxTurns`."""
+    """Return each setting that has a variable, by the suffix of the variable: `MAX_TURNS` for `maxTurns`."""
     fields = cast("inspect.StructType", inspect.type_info(Settings)).fields
     return {field.name.upper(): field for field in fields if isinstance(field.type, _SCALARS)}
 
 
 def _parse_value(text: str, kind: inspect.Type) -> Any:
-    """Return the JSON value that a variable's text stands for; a text that is none stays, to be refused."""
+    """Return the JSON value of a variable's text; invalid text is returned unchanged, to be rejected later."""
     python_type: type[bool | int | float]
     match kind:
         case inspect.BoolType():

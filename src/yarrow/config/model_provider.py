@@ -1,4 +1,4 @@
-"""Which provider a configured model belongs to: whoever names another provider leaves the model behind."""
+"""Provider of a configured model: a layer that selects another provider drops the model."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,11 +7,11 @@ from yarrow.config.layer import KeyPath, has_value
 from yarrow.config.settings import Settings
 
 MODEL_PATHS: tuple[tuple[str, ...], ...] = (("model",), ("compaction", "model"))
-"""Where a model of the provider in force is named."""
+"""Paths of settings that name a model of the selected provider."""
 
 
 def remove_foreign_models(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings `below` without the models that belong to another provider than the one `above` names."""
+    """Return the settings `below` without models of a provider other than the one that `above` selects."""
     kept = below
     for path in MODEL_PATHS:
         if has_value(below, path) and is_foreign_model(below, above, path):
@@ -20,19 +20,19 @@ def remove_foreign_models(below: dict[str, Any], above: Mapping[str, Any]) -> di
 
 
 def is_foreign_model(below: Mapping[str, Any], above: Mapping[str, Any], path: KeyPath) -> bool:
-    """Tell whether settings name another provider than those below, and at `path` no model of it."""
+    """Return whether `above` selects another provider than `below` and has no model of its own at `path`."""
     if "provider" not in above or has_value(above, path) or not has_value(below, path):
         return False
     return _find_provider(below.get("provider", ""), below.get("providers", {})) not in ("", above["provider"])
 
 
 def find_model_provider(settings: Settings) -> str:
-    """Return the provider that configured models belong to; empty where they are anybody's."""
+    """Return the provider that configured models belong to; empty if they belong to none in particular."""
     return _find_provider(settings.provider, settings.providers)
 
 
 def _find_provider(named: str, configured: Mapping[str, object]) -> str:
-    """Return the provider that is named, else the only one that is configured."""
+    """Return the named provider, or the only configured one; empty if neither exists."""
     return named or (next(iter(configured)) if len(configured) == 1 else "")
 
 

@@ -1,16 +1,16 @@
-"""What tools may do in a session, in one word."""
+"""Permission mode of a session."""
 
 from enum import StrEnum
 
 
 class PermissionMode(StrEnum):
-    """What tools may do in a session; `auto` comes from a flag or a request, never from a file."""
+    """Permission mode of a session; `auto` comes from a flag or a request, never from a file."""
 
     AUTO = "auto"
-    """Nothing is asked but what a rule or the workspace says to ask."""
+    """Asks only if a rule or the workspace requires it."""
     ASK = "ask"
-    """A person is asked before what could change anything outside the workspace."""
+    """Asks before a call that could change anything outside the workspace."""
     DENY = "deny"
-    """Nothing that writes runs, and nobody is asked."""
+    """Runs only read-only tools, and denies a call instead of asking."""
     PLAN = "plan"
-    """Read-only tools alone run."""
+    """Runs only read-only tools; a read outside the workspace is asked."""

@@ -1,4 +1,4 @@
-"""Settings of a project: trusted or not, and restricted until then."""
+"""Settings of a project: trusted or not, and restricted until they are."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -20,21 +20,24 @@ from yarrow.config.trust import compute_hash, get_trust_key, read_trust_store
 from yarrow.config.validation import check_layer
 
 HARMLESS_KEYS = ("thinking", "compaction", "permissions")
-"""Keys that a project's file may set though nobody has trusted it; besides them, `dryRun` may be turned on.
+"""Keys that an untrusted project file may set; it may also turn `dryRun` on.
 
-Of `permissions` no project's file, trusted or not, may set what is not stricter than what the user's own says.
+No project file, trusted or not, may loosen `permissions` relative to the user's own settings.
 """
 USER_ONLY_KEYS = ("extensions", "sandbox", "sandboxNetwork", "secretFiles", "service", "telemetry")
-"""Keys that no project's file may set, trusted or not: what runs with the user's rights, what holds the rest,
-what is kept from models, what one service takes, and what others are told."""
+"""Keys that no project file may set, trusted or not.
+
+They control code that runs with the user's rights, the sandbox, the files hidden from models, the limits of the
+service, and telemetry.
+"""
 MAX_NAMED_KEYS = 12
-"""Of the keys that are ignored this many are named; of more, only how many."""
+"""Maximum ignored keys that are named; the rest are counted."""
 MAX_KEY_CHARACTERS = 60
-"""Of a key that is ignored so much is named."""
+"""Maximum characters shown of an ignored key."""
 
 
 class TrustState(Enum):
-    """Whether the user has trusted a project's file."""
+    """Trust of the user in a project file."""
 
     TRUSTED = "trusted"
     CHANGED = "changed since it was trusted"
@@ -42,26 +45,26 @@ class TrustState(Enum):
 
 
 class ProjectFile(Struct, frozen=True):
-    """A project's file as it was read, once: what was hashed is what is decoded."""
+    """A project file, read once, so that the content hashed is the content decoded."""
 
     key: str
     data: bytes
     layer: FileLayer
-    """All that it says, not yet checked."""
+    """All its settings, unchecked."""
     trust_state: TrustState
     notice: str = ""
-    """Why it could not be known what is trusted."""
+    """Reason why the trust store could not be read."""
 
 
 class AppliedProject(Struct, frozen=True):
-    """The settings that a project's file is granted, and what a person should be told of the others."""
+    """Settings accepted from a project file, with notices for the user about the others."""
 
     layer: FileLayer
     notices: tuple[str, ...]
 
 
 def read_project(*, home: Path, cwd: Path, environment: Mapping[str, str]) -> ProjectFile | None:
-    """Return the file of the project that `cwd` lies in; None when there is none. Raises `ConfigError`."""
+    """Read the file of the project around `cwd`; None if there is none. Raises `ConfigError`."""
     path = find_project_file(cwd, home, get_user_file(home, environment))
     label = format_label(path, home) if path else ""
     data = read_bytes(path, label) if path else None
@@ -75,14 +78,14 @@ def read_project(*, home: Path, cwd: Path, environment: Mapping[str, str]) -> Pr
 
 
 def get_trust_state(data: bytes, digest: str | None) -> TrustState:
-    """Return how a file's bytes stand to the hash under which it was trusted, if it was."""
+    """Compare the bytes of a file with the hash under which it was trusted, if any."""
     if digest is None:
         return TrustState.UNTRUSTED
     return TrustState.TRUSTED if compute_hash(data) == digest else TrustState.CHANGED
 
 
 def list_user_only(values: Mapping[str, Any]) -> list[KeyPath]:
-    """Return the paths of what even a trusted file may not set: the hash of it does not cover what they run."""
+    """Return the paths that even a trusted file may not set: its hash does not cover what they run."""
     found: list[KeyPath] = [(key,) for key in USER_ONLY_KEYS if key in values]
     for name, provider in values.get("providers", {}).items():
         if "apiKeyCommand" in provider:
@@ -91,9 +94,9 @@ def list_user_only(values: Mapping[str, Any]) -> list[KeyPath]:
 
 
 def apply_project(project: ProjectFile, below: Mapping[str, Any]) -> AppliedProject:
-    """Return what a project's file sets as it stands, over the settings `below`.
+    """Return the settings that a project file may apply over the settings `below`.
 
-    Raises `ConfigError` for a wrong value of what it may set.
+    Raises `ConfigError` for an invalid value among them.
     """
     applied = _apply_trusted(project) if project.trust_state is TrustState.TRUSTED else _apply_harmless(project)
     kept, ignored = remove_loosened(applied.layer.values, below)
@@ -142,7 +145,7 @@ def _remove(values: dict[str, Any], paths: list[KeyPath]) -> dict[str, Any]:
 
 
 def _format_ignored(paths: list[KeyPath]) -> str:
-    """Return that these are ignored, as part of a sentence."""
+    """Return the part of a sentence which says that these keys are ignored."""
     named = ", ".join(map(_format_key, paths[:MAX_NAMED_KEYS]))
     more = len(paths) - MAX_NAMED_KEYS
     return f"{named}{f' and {more} more' if more > 0 else ''} {'is' if len(paths) == 1 else 'are'} ignored"
@@ -154,11 +157,11 @@ def _format_key(path: KeyPath) -> str:
 
 
 STRICTNESS = ("auto", "ask", "plan", "deny")
-"""Modes and what rules say; each is stricter than those before it: `plan` still asks about reading elsewhere."""
+"""Modes and rule effects, from lenient to strict; `deny` is above `plan`, which still asks about reads elsewhere."""
 
 
 def remove_loosened(values: dict[str, Any], below: Mapping[str, Any]) -> tuple[dict[str, Any], list[KeyPath]]:
-    """Return a project's checked settings without those that loosen anything, and the paths of these."""
+    """Split a project's checked settings into those that loosen nothing, and the paths of the others."""
     values, loosened = _restrict_repository(values, below)
     own: dict[str, Any] = values.get("permissions", {})
     under: Mapping[str, Any] = below.get("permissions", {})
@@ -187,7 +190,7 @@ def _get_rank(word: str) -> int:
 
 
 def _tightens(word: str, under: str | None) -> bool:
-    """Whether a rule can stand; one that says `auto` grants, unless the same was granted below."""
+    """Return whether a project's rule may apply; `auto` only if the settings below allow the same."""
     if word == "auto":
         return under == "auto"
     return under is None or _get_rank(word) >= _get_rank(under)

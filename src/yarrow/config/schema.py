@@ -1,4 +1,4 @@
-"""Describes the configuration file as a JSON Schema, made from the settings' own types, for editors and checkers."""
+"""JSON Schema of the configuration file, generated from the types of the settings, for editors and validators."""
 
 import ast
 import inspect
@@ -15,7 +15,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def build_json_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of a configuration file, as plain JSON values."""
+    """Return the JSON Schema (draft 2020-12) of a configuration file as plain JSON values."""
     schema = msgspec.json.schema(Settings)
     parts: dict[str, dict[str, Any]] = schema["$defs"]
     for kind, texts in _read_field_texts().items():
@@ -31,14 +31,14 @@ def build_json_schema() -> dict[str, Any]:
 
 
 def _add_bounds(schema: dict[str, Any]) -> None:
-    """Write the range of every number into the schema of one property."""
+    """Add the range of each number to the schema of one property."""
     for each in (schema, *schema.get("anyOf", ())):
         if each.get("type") in ("integer", "number"):
             each |= {"minimum": 0, "maximum": MAX_NUMBER}
 
 
 def _read_field_texts() -> dict[str, dict[str, str]]:
-    """Return the text below each field by the name of its struct and its key in JSON; none without source code."""
+    """Return the docstring of each field by struct name and JSON key; empty without source code."""
     texts: dict[str, dict[str, str]] = {}
     with suppress(OSError):
         for node in ast.parse(inspect.getsource(settings)).body:
@@ -50,7 +50,7 @@ def _read_field_texts() -> dict[str, dict[str, str]]:
 
 
 def _list_texts(node: ast.ClassDef) -> list[tuple[str, str]]:
-    """Return each field of a class that a text follows, with the text."""
+    """Return each documented field of a class with its docstring."""
     found: list[tuple[str, str]] = []
     for field, below in zip(node.body, node.body[1:], strict=False):
         match field, below:

@@ -1,4 +1,4 @@
-"""Hides what may be a secret in a value before it is shown to people."""
+"""Masking of possible secrets in values before display."""
 
 import re
 from typing import Any
@@ -6,23 +6,23 @@ from typing import Any
 from yarrow.config.layer import KeyPath
 
 MASK = "(set)"
-"""What is shown instead."""
+"""Replacement for a masked value."""
 FREE_KEYS = frozenset({"headers", "extraBody"})
-"""Keys of a provider below which people write what they like, such as a token."""
+"""Keys of a provider with arbitrary user content, such as a token."""
 MIN_KEY_CHARACTERS = 16
-"""Characters; in a shorter name small and capital letters may be mixed."""
+"""Length in characters from which a name must be all upper or all lower case; shorter names may be mixed."""
 _URL = re.compile(r"^([^:/?#]*://)([^/?#]*@)?([^?#]*)([?#].*)?$", re.DOTALL)
 
 
 def is_variable_name(text: str) -> bool:
-    """Whether a text can name an environment variable, and does not rather look like a key. Nothing names none."""
+    """Return whether a text can be the name of an environment variable, not a key. True for an empty text."""
     if not text or len(text) >= MIN_KEY_CHARACTERS:
         return re.fullmatch(r"[A-Z_][A-Z0-9_]*|[a-z_][a-z0-9_]*|", text) is not None
     return text.isidentifier()
 
 
 def mask_secrets(path: KeyPath, value: Any, free: frozenset[str] = FREE_KEYS) -> Any:
-    """Return a JSON value as it may be shown; `free` are the keys of a provider below which nothing is."""
+    """Return a JSON value with secrets masked; `free` are the provider keys whose whole value is masked."""
     if len(path) < 3 or path[0] != "providers" or not value:
         return value
     match path[2]:
@@ -31,7 +31,7 @@ def mask_secrets(path: KeyPath, value: Any, free: frozenset[str] = FREE_KEYS) ->
         case "baseUrl" if isinstance(value, str):
             return _URL.sub(_mask_url, value)
         case "apiKeyEnv" if isinstance(value, str) and not is_variable_name(value):
-            return MASK  # a key in its place
+            return MASK  # a key in place of the name of its variable
         case key if key in free:
             return MASK
         case _:

@@ -1,4 +1,4 @@
-"""Remembers which content of which project's file the user has trusted, as a hash in the user's directory."""
+"""Trust store: hashes of the project files whose content the user has trusted, in the user's directory."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,31 +15,31 @@ TRUST_FILE = "trust.json"
 
 
 class TrustStore(Struct, frozen=True):
-    """What is trusted: the sha256 of a file's bytes in hexadecimal, by the key of the file's path."""
+    """Trusted hashes: the hexadecimal SHA-256 of a file's bytes, by the key of its path."""
 
     hashes: dict[str, str]
     notice: str = ""
-    """Why a store that is there could not be used."""
+    """Reason why an existing store could not be used."""
 
 
 def get_trust_key(path: Path) -> str:
-    """Return under which key a project's file is trusted: its path, whatever links lead to the project.
+    """Return the key under which a project file is trusted: its path, with symlinks to the project resolved.
 
-    A link in the place of the file itself is not followed: what is trusted in one project is not so in another.
+    A symlink in place of the file itself is not resolved: trust in one project does not extend to another.
     """
     return str(path.parent.parent.resolve() / path.parent.name / path.name)
 
 
 def compute_hash(data: bytes) -> str:
-    """Return the sha256 of a file's bytes, in hexadecimal."""
-    # Here, since most runs meet no file that was ever trusted.
+    """Return the hexadecimal SHA-256 of a file's bytes."""
+    # Imported here because most runs have no project file that was ever trusted.
     from hashlib import sha256
 
     return sha256(data).hexdigest()
 
 
 def read_trust_store(directory: Path) -> TrustStore:
-    """Return what is trusted by the store in the user's directory; a store that is broken trusts nothing."""
+    """Read the trust store in the user's directory; a damaged store trusts nothing."""
     path = directory / TRUST_FILE
     label = escape_unprintable(str(path))
     try:
@@ -48,7 +48,7 @@ def read_trust_store(directory: Path) -> TrustStore:
         return TrustStore({}, f"{error.message}; no project's file is trusted")
     if data is None:
         return TrustStore({})
-    # Here, since most users have no store. This one keeps the bytes of a path that are not UTF-8.
+    # Imported here because most users have no store. Unlike msgspec, it preserves non-UTF-8 bytes of a path.
     import json
 
     try:
@@ -61,12 +61,12 @@ def read_trust_store(directory: Path) -> TrustStore:
 
 
 def grant(directory: Path, key: str, digest: str) -> None:
-    """Trust the content of one file from now on. Raises `StorageError`."""
+    """Trust the content of one file. Raises `StorageError`."""
     _change_store(directory, lambda hashes: hashes | {key: digest})
 
 
 def revoke(directory: Path, key: str) -> None:
-    """Trust one file no longer. Raises `StorageError`."""
+    """Revoke the trust in one file. Raises `StorageError`."""
     _change_store(directory, lambda hashes: {each: digest for each, digest in hashes.items() if each != key})
 
 
@@ -77,7 +77,7 @@ def _change_store(directory: Path, change: Callable[[dict[str, str]], dict[str, 
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with hold_directory_lock(directory):
-            # Read again, since another process may have changed it. A broken store held nothing that was in force.
+            # Read again because another process may have changed it. The entries of a damaged store were not in effect.
             text = json.dumps(change(read_trust_store(directory).hashes), indent=2, sort_keys=True) + "\n"
             if len(text) > MAX_CONFIG_FILE_BYTES:
                 raise StorageError(f"{label} is full; yarrow trust revoke makes room")

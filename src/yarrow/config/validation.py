@@ -1,4 +1,4 @@
-"""Validation of settings: types, texts and references, with an error for each fault."""
+"""Validation of settings: types, texts and references, with a specific error for each fault."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -15,10 +15,10 @@ from yarrow.config.settings import BUILT_IN_PROVIDERS, Settings
 from yarrow.errors import ConfigError
 
 MAX_NUMBER = 2**31 - 1
-"""Of any number that is configured: what every counter on the wire can hold."""
+"""Maximum of any configured number: the range of every counter on the wire."""
 
 MAX_SHOWN_NUMBER = 10**18
-"""A number that is further from 0 is not told: it may have any number of digits."""
+"""Maximum absolute value of a number repeated in an error; others may have any number of digits."""
 
 POSITIVE_NUMBERS = {
     ("service", name)
@@ -27,16 +27,16 @@ POSITIVE_NUMBERS = {
         "messageBytesIn", "messageBytesOut", "metadataBytes",
     )
 }  # fmt: skip
-"""Numbers that must be 1 at least: with none a service answers nobody, and clients wait for ever."""
+"""Numbers that must be at least 1: with 0 the service would accept nothing, and clients would wait forever."""
 
 
 def check_layer(layer: Layer) -> None:
-    """Raise `ConfigError` for the first thing in a source that is wrong, with its place and what is right."""
+    """Raise `ConfigError` for the first fault in a source, with its origin and the valid values."""
     try:
         try:
             msgspec.convert(layer.values, Settings)
         except msgspec.ValidationError:
-            # It raises, unless nothing is wrong but the size of a number, which comes next.
+            # Raises, unless the only fault is the size of a number, which is checked next.
             check_types(layer.values, Settings)
         _check_numbers(layer.values, ())
         _check_urls(layer.values)
@@ -54,7 +54,7 @@ def check_directories(layers: Sequence[Layer], home: Path, cwd: Path) -> None:
             path = cwd / (home / text[2:] if text.startswith("~/") else text)
             try:
                 is_other = path.exists() and not path.is_dir()
-            except (OSError, ValueError):  # what is no path is refused when a workspace is made of it
+            except (OSError, ValueError):  # an invalid path is rejected when the workspace is made
                 continue
             if is_other:
                 place = layer.get_origin(("workspace", "extra", number))
@@ -64,9 +64,9 @@ def check_directories(layers: Sequence[Layer], home: Path, cwd: Path) -> None:
 
 
 def check_providers(settings: Settings, layers: Sequence[Layer], added: Collection[str]) -> None:
-    """Raise `ConfigError` unless the provider in force and every configured provider has an adapter.
+    """Raise `ConfigError` unless the selected provider and every configured one have an adapter.
 
-    `added` are the ids of providers that bring their own.
+    `added` are the ids of providers with an adapter of their own.
     """
     ready = {*BUILT_IN_PROVIDERS, *added}
     for name, provider in settings.providers.items():
@@ -86,7 +86,7 @@ def check_providers(settings: Settings, layers: Sequence[Layer], added: Collecti
 
 
 def _check_slash(settings: Settings, layers: Sequence[Layer], known: Sequence[str]) -> None:
-    """Raise `ConfigError` for `x/y` of a variable or a flag where `x` is no provider, and none is named besides."""
+    """Raise `ConfigError` for `x/y` from a variable or a flag if `x` is not a provider and no provider is selected."""
     before, slash, _ = settings.model.partition("/")
     layer = next((each for each in reversed(layers) if "model" in each.values), None)
     if slash and isinstance(layer, NamedLayer) and not find_model_provider(settings):
@@ -97,7 +97,7 @@ def _check_slash(settings: Settings, layers: Sequence[Layer], known: Sequence[st
 
 
 def _check_numbers(values: Any, path: KeyPath) -> None:
-    """Raise `InvalidValueError` for a number that no setting can be; what a provider is sent as it is may be any."""
+    """Raise `InvalidValueError` for a number out of range. Numbers passed to a provider unchanged are exempt."""
     match values:
         case dict():
             for key, value in cast("dict[str, Any]", values).items():
@@ -111,7 +111,7 @@ def _check_numbers(values: Any, path: KeyPath) -> None:
 
 
 def _check_rules(values: dict[str, Any]) -> None:
-    """Raise `InvalidValueError` for a rule that would match nothing, since it does not close what it opens."""
+    """Raise `InvalidValueError` for a malformed rule, which would never match."""
     for rule in values.get("permissions", {}).get("rules", {}):
         tool, bracket, rest = rule.partition("(")
         if not tool.strip() or ")" in tool or (bracket and not rest.endswith(")")):
@@ -135,13 +135,13 @@ def _check_urls(values: dict[str, Any]) -> None:
 
 
 NON_SECRET_TYPES = ("true or false", "a whole number", "a number")
-"""What is expected of a value that is never a secret."""
+"""Types of values that are never secrets."""
 MAX_SHOWN_CHARACTERS = 20
-"""Of a text in such a place; a longer one may be a key, wherever it was meant to go."""
+"""Maximum characters of a text shown in place of such a value; a longer one may be a misplaced key."""
 
 
 class InvalidValueError(Exception):
-    """A value that cannot stand at `path`; whoever knows its source makes a `ConfigError` of it."""
+    """The value at `path` is invalid; a caller that knows its source turns this into a `ConfigError`."""
 
     def __init__(self, path: KeyPath, message: str) -> None:
         super().__init__(message)
@@ -149,13 +149,13 @@ class InvalidValueError(Exception):
 
 
 def check_types(values: dict[str, Any], kind: Any) -> None:
-    """Raise the first `InvalidValueError` of `values` as a `kind`; msgspec's message leaves out keys and choices."""
+    """Raise `InvalidValueError` for the first fault of `values` as `kind`; msgspec's message lacks keys and choices."""
     _check_value(values, inspect.type_info(kind), ())
 
 
 def find_nearest(word: str, words: list[str]) -> str:
-    """Return the one of `words` that `word` was probably meant to be, or an empty text."""
-    # Here, since only a mistake needs it.
+    """Return the entry of `words` that `word` most likely means; empty if none is similar."""
+    # Imported here because only a mistake needs it.
     from difflib import get_close_matches
 
     lower = {each.lower(): each for each in words}
@@ -174,7 +174,7 @@ def _check_value(value: Any, kind: inspect.Type, path: KeyPath) -> None:
             for index, item in enumerate(_expect_list(value, path)):
                 _check_value(item, kind.item_type, (*path, index))
         case inspect.UnionType() if value is not None:
-            # Every union here is one kind of value, or null.
+            # All unions in the settings consist of one type and null.
             _check_value(value, next(each for each in kind.types if not isinstance(each, inspect.NoneType)), path)
         case inspect.EnumType():
             _check_choice(value, [str(each.value) for each in kind.cls], path)
@@ -194,7 +194,7 @@ def _check_fields(values: dict[str, Any], kind: inspect.StructType, path: KeyPat
 
 
 def _check_scalar(value: Any, kind: inspect.Type, path: KeyPath) -> None:
-    # To Python a bool is a number; to JSON it is not.
+    # In Python a bool is a number; in JSON it is not.
     is_bool = isinstance(value, bool)
     match kind:
         case inspect.BoolType() if not is_bool:
@@ -234,7 +234,7 @@ def _expect_list(value: Any, path: KeyPath) -> list[Any]:
 
 
 def _make_unexpected(value: Any, expected: str, path: KeyPath) -> InvalidValueError:
-    # A text is told only where no secret can have been meant, which a number or a switch is not.
+    # Show a text only where a number or boolean is expected, because such a value cannot be a secret.
     match value:
         case None:
             found = "null"
@@ -254,13 +254,13 @@ def _make_unexpected(value: Any, expected: str, path: KeyPath) -> InvalidValueEr
 
 
 _PATHS = frozenset({"sessionDir", "script", "chatTemplate", "models", "extra", "read", "extensions"})
-"""Keys that hold a path or a list of paths, wherever they stand."""
+"""Keys with a path or a list of paths, at any level."""
 _ANYTHING = frozenset({"extraBody", "headers"})
-"""Keys whose value is passed on as it is."""
+"""Keys whose value is passed on unchanged."""
 
 
 def check_texts(value: Any, path: KeyPath = ()) -> None:
-    """Raise `InvalidValueError` for a text that is not UTF-8, and for a path below the home of an unknown user."""
+    """Raise `InvalidValueError` for a text that is not UTF-8, or a path in the home of an unknown user."""
     match value:
         case dict():
             for key, item in cast("dict[str, Any]", value).items():
