@@ -1,1 +1,1 @@
-"""The command line: arguments, the composition of all parts, and commands that need no service."""
+"""Command line: argument parsing, composition of all parts, and the commands."""

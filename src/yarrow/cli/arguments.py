@@ -1,4 +1,4 @@
-"""Parser of the command line: one frozen value, or an error that says what is wrong."""
+"""Command-line parser; its result is one frozen value or a `UsageError`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -18,50 +18,50 @@ if TYPE_CHECKING:
 
 
 class RemoteArguments(NamedTuple):
-    """How a service is reached, or lets itself be reached; paths are as they were given."""
+    """Flags for reaching a service, or for running one; paths are as given."""
 
     listen: str = ""
-    """As `HOST:PORT`; for `serve` alone."""
+    """`HOST:PORT`; only for `serve`."""
     tls_cert: str = ""
     tls_key: str = ""
     tls_client_ca: str = ""
     tls_pin: str = ""
-    """A file, or `sha256:` and a digest."""
+    """A file, or `sha256:` followed by a digest."""
     token_file: str = ""
     reflection: bool = False
 
 
 class Arguments(NamedTuple):
-    """What was asked for; an empty text, or None where empty means something, is a flag that was not given."""
+    """The parsed command line; a flag that was not given is empty, or None if an empty value has its own meaning."""
 
     show: str = ""
-    """`version` or `help`: print that and nothing else."""
+    """`version` or `help`; nothing else is printed."""
     completions: str = ""
-    """The shell whose completion to print, and nothing else."""
+    """Shell whose completion script to print; nothing else is done."""
     command: str = ""
-    """`models` or `serve`; empty for a prompt."""
+    """One of `COMMANDS`; empty for a prompt."""
     list_models: bool = False
     print: str | None = None
-    """The prompt that was given as a flag; empty when the flag stood alone."""
+    """Prompt given with `-p`; empty if the flag has no value."""
     words: tuple[str, ...] = ()
-    """Words of the prompt, of which one that begins with `@` names a file to join to it; or of the command."""
+    """Words of the prompt, in which `@FILE` attaches a file, or words of the command."""
     literal: tuple[str, ...] = ()
-    """Words of the prompt after `--`, in which `@` means nothing."""
+    """Words of the prompt after `--`, in which `@` has no special meaning."""
     system_prompt: str | None = None
     append_system_prompt: str | None = None
     model: str = ""
-    """As it was given, `provider/` before it included; `:thinking` is taken off."""
+    """As given, including a `provider/` prefix but without `:thinking`."""
     provider: str = ""
     thinking: str = ""
     resume: str = ""
     newest: bool = False
-    """Go on with the newest session of the working directory."""
+    """Continue the newest session of the working directory."""
     no_session: bool = False
     export: str = ""
-    """Where to write the session to; then nothing else is done."""
+    """File to export the session to; nothing else is done."""
     session_dir: str = ""
     tools: tuple[str, ...] | None = None
-    """The tools to offer; empty offers none, None offers all."""
+    """Tools to offer; empty offers none, None offers all."""
     dry_run: bool = False
     permissions: str = ""
     sandbox: str = ""
@@ -70,16 +70,16 @@ class Arguments(NamedTuple):
     raw: bool = False
     attach: str = ""
     socket: str = ""
-    """Where to listen; for `serve` alone."""
+    """Path of the socket to listen on; only for `serve`."""
     remote: RemoteArguments = RemoteArguments()
 
     @property
     def has_prompt(self) -> bool:
-        """Whether anything on the command line is a prompt, so that standard input need not be one."""
+        """True if the command line contains a prompt, so that standard input is optional."""
         return bool(self.print or self.words or self.literal)
 
     def overrides(self) -> dict[str, Any]:
-        """Return the settings that flags give, by key of the configuration."""
+        """Return the settings given as flags, by configuration key."""
         given: dict[str, Any] = {
             "provider": self.provider,
             "model": self.model,
@@ -92,15 +92,15 @@ class Arguments(NamedTuple):
 
 
 def parse_arguments(argv: Sequence[str]) -> Arguments:
-    """Read the arguments that follow the program's name. Raises `UsageError`, naming the nearest flag or the rule."""
-    # Alone they need no parser, and they are what people wait for without a reason to.
+    """Parse the arguments after the program name. Raises `UsageError` with the nearest flag or the violated rule."""
+    # Fast path: alone, these flags need no argparse, and users should not wait for its import.
     if argv and list(argv) in (["--version"], ["--help"], ["-h"]):
         return Arguments(show="version" if argv[0] == "--version" else "help")
     return _make_arguments(*_parse_values(argv))
 
 
 def _parse_values(argv: Sequence[str]) -> tuple[str, dict[str, Any], tuple[str, ...]]:
-    """Return the command, the flags' values and the words by key, and what follows `--`."""
+    """Return the command, the values of flags and the words by key, and the arguments after `--`."""
     end = argv.index("--") if "--" in argv else len(argv)
     namespace, unknown = _make_parser().parse_known_intermixed_args(argv[:end])
     values = vars(namespace)
@@ -117,9 +117,10 @@ def _parse_values(argv: Sequence[str]) -> tuple[str, dict[str, Any], tuple[str, 
 
 
 def _split_command(argv: Sequence[str], values: dict[str, Any]) -> tuple[str, list[str]]:
-    """Return the command that the first word is, also behind flags, and the other words.
+    """Return the command, empty if the first word is not one, and the remaining words.
 
-    Behind `-p` none is: what that goes with is a prompt whatever its first word is.
+    Flags may precede the command. With `-p` only the very first argument can be a command; otherwise the words are a
+    prompt.
     """
     words: list[str] = values["words"]
     first = words[0] if words else ""
@@ -129,19 +130,19 @@ def _split_command(argv: Sequence[str], values: dict[str, Any]) -> tuple[str, li
 
 
 def _check_value(flag: Flag, value: str) -> None:
-    """Raise `UsageError` for a value that the flag cannot have."""
+    """Raise `UsageError` for a value that the flag does not accept."""
     if not value and not flag.may_be_empty:
         fail(f"{flag.names[-1]} is empty")
     try:
         value.encode()
     except UnicodeEncodeError:
-        # Bytes of an argument that were not UTF-8 are surrogates in it.
+        # Python decodes argument bytes that are not UTF-8 as surrogates.
         if not flag.any_bytes:
             fail(f"{flag.names[-1]} is {value!r}, which is not UTF-8; write it in UTF-8")
 
 
 def _make_parser() -> "ArgumentParser":
-    # Here, since --version does without it.
+    # Imported here: --version does not need it.
     from argparse import ArgumentParser
 
     parser = ArgumentParser(prog="yarrow", usage="", add_help=False, allow_abbrev=False)
@@ -153,7 +154,7 @@ def _make_parser() -> "ArgumentParser":
 
 
 def _fail_as_argparse(message: str) -> NoReturn:
-    """Raise `UsageError` for what argparse found, in words that name the flag as it is written."""
+    """Raise `UsageError` for an error of argparse, naming the flag as the user types it."""
     flag, _, what = message.removeprefix("argument ").partition(": ")
     if what == "expected one argument":
         value = next((one.value for one in FLAGS if one.names[-1] in flag.split("/")), "VALUE")
@@ -162,7 +163,7 @@ def _fail_as_argparse(message: str) -> NoReturn:
 
 
 def _argparse_options(flag: Flag) -> dict[str, Any]:
-    """Return what argparse is told about a flag."""
+    """Return the keyword arguments of `add_argument` for a flag."""
     if not flag.value:
         return {"action": "store_true"}
     options: dict[str, Any] = {"metavar": flag.value}
@@ -174,7 +175,7 @@ def _argparse_options(flag: Flag) -> dict[str, Any]:
 
 
 def _make_arguments(command: str, values: dict[str, Any], literal: tuple[str, ...]) -> Arguments:
-    """Return the value, once what contradicts itself is refused."""
+    """Reject contradictory flags, then build the value."""
     words = tuple(values["words"])
     reject_extra_prompt(command, values, literal=bool(literal))
     reject_exclusive_flags(values)
@@ -213,7 +214,7 @@ def _make_arguments(command: str, values: dict[str, Any], literal: tuple[str, ..
 
 
 def _make_remote(command: str, values: dict[str, Any]) -> RemoteArguments:
-    """Return how the service is reached, once what is unsafe or means nothing is refused."""
+    """Reject unsafe or meaningless flags about the service, then build the value."""
     for key in ("socket", "listen", "tls_client_ca", "reflection"):
         if values[key] and command != "serve":
             fail(f"--{key.replace('_', '-')} belongs to yarrow serve")
@@ -236,33 +237,36 @@ def _split_names(text: str | None) -> tuple[str, ...] | None:
 
 
 def _split_model(text: str) -> tuple[str, str]:
-    """Take `:thinking` off a model; a colon before anything else is part of the name, such as `qwen3:8b`."""
+    """Split `:thinking` off a model; any other suffix after a colon is part of the name, as in `qwen3:8b`."""
     model, _, level = text.rpartition(":")
     return (model, level) if model and level in THINKING_LEVELS else (text, "")
 
 
 def fail(message: str) -> NoReturn:
     """Raise `UsageError`."""
-    # Here, since it brings a library that a right command line must not wait for this early.
+    # Imported here: it pulls in a library that a valid command line does not need this early.
     from yarrow.errors import UsageError
 
     raise UsageError(message)
 
 
 def reject_unknown_flag(argument: str) -> NoReturn:
-    """Raise `UsageError` for a flag that does not exist, naming the one that is near."""
-    # Here, since only a mistake needs it.
+    """Raise `UsageError` for an unknown flag, suggesting the closest one."""
+    # Imported here: only a mistake needs it.
     from difflib import get_close_matches
 
     name = argument.partition("=")[0]
-    # Without the dashes, which would make any two look alike.
+    # Compared without the dashes, which would make any two flags look alike.
     near = get_close_matches(name.lstrip("-"), [flag.names[-1].lstrip("-") for flag in FLAGS], n=1)
     hint = f"did you mean --{near[0]}?" if near else "yarrow --help lists them"
     fail(f"there is no flag {name}; {hint}")
 
 
 def reject_extra_prompt(command: str, values: dict[str, Any], *, literal: bool) -> None:
-    """Raise `UsageError` for a prompt or a command beside what takes none; `literal` says that `--` brought words."""
+    """Raise `UsageError` for a prompt or a command next to something that accepts none.
+
+    `literal` is True if words follow `--`.
+    """
     words, flagged = values["words"], values["print"] is not None
     if not command and len(words) == 1 and not flagged:
         _reject_misspelled_command(words[0])
@@ -275,7 +279,7 @@ def reject_extra_prompt(command: str, values: dict[str, Any], *, literal: bool) 
 
 
 def reject_exclusive_flags(values: dict[str, Any]) -> None:
-    """Raise `UsageError` for two flags that exclude each other."""
+    """Raise `UsageError` for two mutually exclusive flags."""
     for one, other in (
         ("continue", "resume"),
         ("no_session", "continue"),
@@ -293,10 +297,10 @@ def reject_exclusive_flags(values: dict[str, Any]) -> None:
 
 
 def reject_foreign_flags(command: str, values: dict[str, Any]) -> None:
-    """Raise `UsageError` for a flag that the command would not heed, and say how the words become a prompt."""
+    """Raise `UsageError` for a flag that the command does not accept; it shows how to send the words as a prompt."""
     if not command or values["help"] or values["version"]:
         return
-    # Here, since only a command needs it.
+    # Imported here: only a command needs it.
     from shlex import join
 
     wrong = next((flag for flag in FLAGS if values[flag.key] and flag.names[-1] not in FLAGS_OF_COMMAND[command]), None)
@@ -313,12 +317,12 @@ def reject_foreign_flags(command: str, values: dict[str, Any]) -> None:
 
 
 def _reject_misspelled_command(word: str) -> None:
-    """Raise `UsageError` for a prompt of one word that was meant as a command: sent, it would cost a run."""
+    """Raise `UsageError` for a one-word prompt that looks like a misspelled command: sending it would cost a run."""
     if word in ("help", "version"):
         fail(f"{word!r} is a flag: yarrow --{word}; to send it as a prompt: yarrow -p {word}")
     if not any(word[:1] == name[0] and abs(len(word) - len(name)) <= 1 for name in COMMANDS):
         return
-    # Here, since few words come so far.
+    # Imported here: few words get this far.
     from difflib import get_close_matches
 
     if near := get_close_matches(word, COMMANDS, n=1, cutoff=0.85):

@@ -1,4 +1,4 @@
-"""Puts the parts together: from settings and extensions to the service that everything is a client of."""
+"""Composition root: builds the service, on which every client depends, from settings and extensions."""
 
 import asyncio
 import time
@@ -29,7 +29,7 @@ TELEMETRY_VARIABLES = (
     "OTEL_TRACES_EXPORTER",
     "OTEL_METRICS_EXPORTER",
 )
-"""One of these says that OpenTelemetry is to be told."""
+"""Variables that enable OpenTelemetry in mode `auto`; any one is enough."""
 
 
 def build_service(
@@ -39,9 +39,9 @@ def build_service(
     *,
     protected_files: Iterable[Path] = (),
 ) -> Servicer:
-    """Return the service for `settings`; nothing is read, started or reached before a request needs it.
+    """Return the service for `settings`; it reads, starts and connects to things only when a request needs them.
 
-    `protected_files` are files of the service, such as its token, that no tool may reach wherever they lie.
+    `protected_files` are files of the service, such as its token, that no tool may access, wherever they are.
     """
     home = Path.home()
     user_dir = get_user_directory(home, environment)
@@ -71,7 +71,7 @@ def build_service(
 
 
 def _make_sandboxes(settings: Settings, home: Path, own_directories: tuple[Path, Path]) -> SandboxFactory:
-    """Return the maker of sandboxes; they hide the user's directory of Yarrow and that of sessions."""
+    """Return the sandbox factory; its sandboxes hide Yarrow's user directory and the session directory."""
     user_dir, session_root = own_directories
     return SandboxFactory(
         settings.sandbox,
@@ -83,12 +83,12 @@ def _make_sandboxes(settings: Settings, home: Path, own_directories: tuple[Path,
 
 
 def _build_telemetry(settings: Settings, environment: Mapping[str, str]) -> Telemetry | None:
-    """Return what tells OpenTelemetry of the service; None unless it is wanted. Raises `ConfigError`."""
+    """Return the telemetry of the service; None if it is disabled. Raises `ConfigError`."""
     if settings.telemetry.send == "off" or (
         settings.telemetry.send == "auto" and not any(environment.get(name) for name in TELEMETRY_VARIABLES)
     ):
         return None
-    # Here, since most services send nothing, and then nothing of it is imported.
+    # Imported here: most services send no telemetry.
     from yarrow.telemetry.setup import start_telemetry
 
     return start_telemetry(settings.telemetry, environment)
@@ -103,7 +103,7 @@ def _find_startup_files(
 
 
 def _resolve(path: Path) -> Path:
-    """Return where a path leads, or the path where the current directory that it counts from is gone."""
+    """Return the resolved path, or the path itself if it is relative and the current directory no longer exists."""
     try:
         return path.resolve()
     except OSError:
@@ -111,10 +111,10 @@ def _resolve(path: Path) -> Path:
 
 
 def _make_permission_config(permissions: PermissionSettings, file: Path) -> PermissionConfig:
-    """Return what is configured; what is allowed always from now on is kept in the user's own file."""
+    """Return the configured permissions; calls that become always allowed are saved in the user's settings `file`."""
     always = set(permissions.always)
 
-    # What changes the file is imported in each, since most runs ask nothing.
+    # The code that edits the file is imported inside: most runs never ask for permission.
     async def keep(call: AllowedCall) -> None:
         from yarrow.config.allowed_calls import add_allowed_call
 

@@ -16,16 +16,16 @@ from yarrow.service.tls_certificate import CERTIFICATE_NAME, TlsCertificate, com
 
 
 def load_certificate(certificate: Path, key: Path) -> TlsCertificate:
-    """Return a certificate and its key from their files.
+    """Load a certificate and its key.
 
-    Raises `UsageError` when one cannot be read or is none, when the key is open to others or locked, and when it is
-    that of another certificate: the transport would say no more than that something is wrong.
+    Raises `UsageError` if a file is unreadable or not PEM, if the key is open to other users or encrypted, and if it
+    belongs to another certificate: the transport would report only that something is wrong.
     """
     found = TlsCertificate(read_pem(certificate), read_pem(key, secret=True))
     if b"ENCRYPTED" in found.key:
         raise UsageError(f"{key} is locked with a password, for which nobody can be asked: keep it without one")
     try:
-        # The empty password keeps the library from asking for one.
+        # An empty passphrase keeps the library from prompting for one.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
     except (ssl.SSLError, OSError) as error:
         why = "the key is that of another certificate" if "MISMATCH" in str(error) else "one of them is damaged"
@@ -34,14 +34,14 @@ def load_certificate(certificate: Path, key: Path) -> TlsCertificate:
 
 
 def load_authority(path: Path) -> bytes:
-    """Return the certificates in a file, which are trusted. Raises `UsageError` when there is none."""
+    """Load the CA certificates in a file. Raises `UsageError` if it contains none."""
     found = read_pem(path)
     trust_certificates(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), found, path)
     return found
 
 
 def trust_certificates(context: ssl.SSLContext, certificates: bytes, source: Path | str) -> None:
-    """Let a context trust certificates, as PEM, from a `source`. Raises `UsageError` when they cannot be read."""
+    """Make a context trust PEM certificates; `source` names them in errors. Raises `UsageError` if they are invalid."""
     try:
         context.load_verify_locations(cadata=certificates.decode("ascii", "replace"))
     except (ssl.SSLError, ValueError):
@@ -50,24 +50,25 @@ def trust_certificates(context: ssl.SSLContext, certificates: bytes, source: Pat
 
 DIGEST_PREFIX = "sha256:"
 PROBE_SECONDS = 10.0
-"""How long a service may take to show its certificate."""
+"""Timeout in seconds of each socket operation while reading a service's certificate."""
 
 _HANGS_UP = "it hangs up, as on a client without a certificate that it takes (--tls-cert and --tls-key)"
 
 
 class TrustedCertificate(Struct, frozen=True):
-    """What a connection is to trust."""
+    """Certificate that a connection trusts."""
 
     certificate: bytes
-    """As PEM: that of the service, or of an authority."""
+    """PEM certificate of the service or of an authority."""
     name: str
-    """Under which the service is trusted, since its certificate is trusted for itself; empty is that of its address."""
+    """Host name to verify if the service's certificate itself is pinned; empty for the host of the address."""
 
 
 async def resolve_pin(remote: RemoteArguments, address: str) -> TrustedCertificate:
-    """Return what `--tls-pin` says to trust, after a look at what is there: a connection that fails does not say why.
+    """Return the certificate to trust for `--tls-pin`.
 
-    Raises `UsageError` and `ProviderError` (UNREACHABLE).
+    Probes the service first, since a failed gRPC connection does not report why. Raises `UsageError` and
+    `ProviderError` (UNREACHABLE).
     """
     place = split_address(address, "--attach")
     if remote.tls_pin.startswith(DIGEST_PREFIX) and not re.fullmatch(
@@ -88,7 +89,7 @@ async def resolve_pin(remote: RemoteArguments, address: str) -> TrustedCertifica
 def _probe(address: tuple[str, int], remote: RemoteArguments) -> TrustedCertificate:
     pin = remote.tls_pin
     trusted = b"" if pin.startswith(DIGEST_PREFIX) else read_pem(make_absolute(pin, "--tls-pin"))
-    # What is shown proves nothing yet: the connection that is used trusts what is returned alone.
+    # The presented certificate proves nothing yet; the actual connection trusts only the one returned here.
     _, shown = _fetch_certificate(address, _make_ssl_context(ssl.CERT_NONE, remote))
     found = compute_fingerprint(shown)
     if not trusted and found != pin.lower():
@@ -97,7 +98,7 @@ def _probe(address: tuple[str, int], remote: RemoteArguments) -> TrustedCertific
     context = _make_ssl_context(ssl.CERT_REQUIRED, remote)
     trust_certificates(context, trusted := trusted or shown, f"--tls-pin {pin}")
     is_its_own = found == compute_fingerprint(trusted)
-    # Whoever trusts an authority has only the name to tell its certificates apart.
+    # If an authority is trusted, only the host name distinguishes the certificates that it signed.
     context.check_hostname = not is_its_own
     names, _ = _fetch_certificate(address, context)
     return TrustedCertificate(trusted, _find_name(names) if is_its_own else "")
@@ -107,7 +108,7 @@ def _make_ssl_context(mode: ssl.VerifyMode, remote: RemoteArguments) -> ssl.SSLC
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = mode
-    # A certificate that is pinned is trusted though whoever signed it is not known.
+    # A pinned certificate is trusted even if its issuer is unknown.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.set_alpn_protocols(["h2"])
     if remote.tls_cert:
@@ -118,20 +119,20 @@ def _make_ssl_context(mode: ssl.VerifyMode, remote: RemoteArguments) -> ssl.SSLC
 
 
 def _fetch_certificate(address: tuple[str, int], context: ssl.SSLContext) -> tuple[dict[str, Any], bytes]:
-    """Return what the certificate says, if it is verified, and itself as PEM."""
+    """Return the fields of the certificate, empty if it is not verified, and the certificate as PEM."""
     with (
         socket.create_connection(address, timeout=PROBE_SECONDS) as bare,
         context.wrap_socket(bare, server_hostname=address[0]) as secured,
     ):
         shown = secured.getpeercert(binary_form=True) or b""
-        # The service speaks first, and only to a client whose certificate it takes.
+        # The service sends first, and only to a client whose certificate it accepts.
         if context.verify_mode is ssl.CERT_REQUIRED and not secured.recv(1):
             raise ConnectionError(_HANGS_UP)
         return dict(secured.getpeercert() or {}), ssl.DER_cert_to_PEM_cert(shown).encode()
 
 
 def _find_name(certificate: dict[str, Any]) -> str:
-    """Return a name that a certificate bears."""
+    """Return a name in the certificate without wildcards; `CERTIFICATE_NAME` if it has none."""
     names = [name for kind, name in certificate.get("subjectAltName", ()) if kind in ("DNS", "IP Address")]
     names += [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
     return next((name for name in names if "*" not in name), CERTIFICATE_NAME)

@@ -1,4 +1,4 @@
-"""Opens what a command talks to: the service of this process or one that runs elsewhere, and there a session."""
+"""Context of a command, and its access to a service, in this process or running elsewhere, and to a session."""
 
 import os
 import shlex
@@ -26,25 +26,25 @@ from yarrow.wire.channel import InMemoryChannel
 from yarrow.wire.registrar import Registrar
 
 _UNTRUSTED_MARK = "CERTIFICATE_VERIFY_FAILED"
-"""What the transport calls it when somebody answers whose certificate nobody vouches for."""
+"""Part of the transport's error details if the service's certificate cannot be verified."""
 
 
 class CliContext(NamedTuple):
-    """What a command begins with."""
+    """Input of a command."""
 
     arguments: Arguments
     loaded: LoadedSettings
     extensions: LoadedExtensions
-    """None are loaded for a service that runs elsewhere: it has its own."""
+    """Loaded extensions; none with `--attach`, since that service has its own."""
     out: int = 1
-    """The descriptor that the answer is written to: one of our own where extensions may print."""
+    """File descriptor for the answer; a private duplicate if extensions may print to standard output."""
 
 
 @asynccontextmanager
 async def open_service(context: CliContext) -> AsyncGenerator[Stub]:
-    """Open the service: one of this process over an in-memory channel, or a running one at its socket."""
+    """Open a stub for the service: in this process over an in-memory channel, or running at an address."""
     if attach := context.arguments.attach:
-        # Here, since a service of this process needs neither a token nor TLS.
+        # Imported here: a service in this process needs neither a token nor TLS.
         from yarrow.cli.remote_connection import connect_remote, parse_attach
 
         address = parse_attach(attach)
@@ -62,7 +62,7 @@ async def open_service(context: CliContext) -> AsyncGenerator[Stub]:
                     raise _untrusted_certificate(address) from None
                 raise _not_running(address) from None
         return
-    # A token of some other service, which a command must not have either.
+    # Commands must not read the token of another service either.
     token = find_token_file(context.arguments.remote)
     private = (token,) if token else ()
     servicer = build_service(
@@ -74,13 +74,13 @@ async def open_service(context: CliContext) -> AsyncGenerator[Stub]:
         async with InMemoryChannel(registrar) as channel:
             yield AgentServiceStub(channel)
     finally:
-        # A run that was interrupted is recorded to its end before the process goes.
+        # An interrupted run is recorded to its end before the process exits.
         await servicer.close()
         await context.extensions.close()
 
 
 def format_resume_command(arguments: Arguments, session_id: str) -> str:
-    """Return the command line that goes on with a session, where it was."""
+    """Return the command line that resumes a session on the same service."""
     remote = arguments.remote
     flags = {
         "--attach": arguments.attach,
@@ -94,7 +94,7 @@ def format_resume_command(arguments: Arguments, session_id: str) -> str:
 
 
 def find_token_file(remote: RemoteArguments) -> Path | None:
-    """Return the file of the token that a flag or `YARROW_TOKEN_FILE` names; None when neither does."""
+    """Return the token file named by `--token-file` or `YARROW_TOKEN_FILE`; None if neither is given."""
     if remote.token_file:
         return make_absolute(remote.token_file, "--token-file")
     named = os.environ.get("YARROW_TOKEN_FILE", "")
@@ -120,7 +120,7 @@ def _not_running(address: str) -> ProviderError:
 
 
 async def choose_session(stub: Stub, arguments: Arguments, request: pb.PromptRequest) -> SessionInfo:
-    """Return the session that flags name, else a new one. Raises `aio.AioRpcError` and `SessionNotFound`."""
+    """Return the session selected by `-c` or `-r`, or a new one. Raises `aio.AioRpcError` and `SessionNotFound`."""
     if not arguments.newest and not arguments.resume:
         return await make_session(stub, request)
     resume = arguments.resume

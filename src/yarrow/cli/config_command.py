@@ -1,4 +1,4 @@
-"""`yarrow config`: every setting in force and where it came from, its schema, and the files that are looked at."""
+"""`yarrow config`: prints the effective settings with their origins, the JSON Schema, or the files consulted."""
 
 import json
 import os
@@ -28,12 +28,12 @@ from yarrow.config.trust import get_trust_key, read_trust_store
 from yarrow.errors import ConfigError, UsageError
 
 MAX_COLUMN_WIDTH = 40
-"""Columns of a key or a value; a longer one moves what follows it to the right."""
+"""Maximum width of the columns for keys and values; a longer entry shifts the rest of its line."""
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 
 
 class SettingRow(NamedTuple):
-    """One setting as it may be shown."""
+    """One setting for display, with secrets masked."""
 
     key: str
     value: Any
@@ -41,7 +41,7 @@ class SettingRow(NamedTuple):
 
 
 def run_config(words: Sequence[str]) -> int:
-    """Print what is asked for. Raises `UsageError` and `ConfigError`."""
+    """Run `yarrow config`. Raises `UsageError` and `ConfigError`."""
     match tuple(words):
         case ():
             return write_stdout(_format_table(_load_rows(), is_dimmed=_has_colour()))
@@ -49,7 +49,7 @@ def run_config(words: Sequence[str]) -> int:
             found = {each.key: {"value": each.value, "origin": each.origin} for each in _load_rows()}
             return write_stdout(json.dumps(found, indent=2) + "\n")
         case ("schema",):
-            # Here, since it reads source code.
+            # Imported here: only this subcommand parses source code.
             from yarrow.config.schema import build_json_schema
 
             return write_stdout(json.dumps(build_json_schema(), indent=2) + "\n")
@@ -76,7 +76,7 @@ def _make_rows(loaded: LoadedSettings) -> list[SettingRow]:
 
 
 def _format_table(settings: list[SettingRow], *, is_dimmed: bool) -> str:
-    """Return one line for each setting: key, value and origin in columns."""
+    """Return one line per setting, with columns for key, value and origin."""
     values = [escape_unprintable(json.dumps(each.value, ensure_ascii=False)) for each in settings]
     keys_width = min(MAX_COLUMN_WIDTH, max(len(each.key) for each in settings))
     values_width = min(MAX_COLUMN_WIDTH, max(map(len, values)))
@@ -92,7 +92,7 @@ def _has_colour() -> bool:
 
 
 def _format_files(home: Path) -> str:
-    """Return one line for each file that is looked at: whose it is, its path, and how it stands."""
+    """Return one line per consulted file: its owner, path and state."""
     cwd = nearest_directory(home)
     users = get_user_file(home, os.environ)
     project = find_project_file(cwd, home, users)

@@ -1,4 +1,4 @@
-"""Conversation line by line, for screen readers and simple terminals; nothing is redrawn."""
+"""Line-by-line conversation for screen readers and simple terminals; nothing is redrawn."""
 
 import os
 from collections.abc import Awaitable, Callable, Iterable
@@ -34,25 +34,25 @@ from yarrow.v1 import agent_pb2 as pb
 
 PROMPT = "> "
 CONTINUATION = "\\"
-"""A line that ends so goes on in the next."""
+"""Suffix of a line that continues on the next."""
 MAX_READ_BYTES = 1 << 16
-"""Bytes taken of the terminal at one time."""
+"""Maximum bytes per read from the terminal."""
 
 
 class LineReader:
-    """What is typed, line by line."""
+    """Reads lines typed at the terminal."""
 
     def __init__(self, err: OutputStream, *, descriptor: int = 0) -> None:
         self._err = err
         self._descriptor = descriptor
         self._rest = b""
         self._has_kept_lines = False
-        """Whether whole lines that are waiting were kept during a question, and not typed after their prompt."""
+        """True once text typed during a permission question was pushed back; its pending whole lines must be echoed."""
         self._is_at_end = False
 
     async def read_line(self) -> str | None:
-        """Ask for a line and return it, with those that it goes on in; None at the end of input."""
-        # The beginning of a line that was typed during a question is shown again.
+        """Prompt for a line and return it with its continuation lines; None at the end of input."""
+        # The start of a line typed during a question is shown again.
         begun = b"" if b"\n" in self._rest else self._rest
         self._err.write(PROMPT + sanitize(begun.decode("utf-8", "replace")))
         line = await self._read_physical_line()
@@ -63,7 +63,7 @@ class LineReader:
         return line
 
     def push_back(self, text: str) -> None:
-        """Take text that was typed already, and is read as the next lines, which are shown then."""
+        """Queue text that was typed already; it is read, and echoed, as the next lines."""
         self._has_kept_lines = True
         self._rest += text.encode("utf-8", "replace")
 
@@ -85,11 +85,11 @@ LINE_ALTERNATIVES = {
     "merge": "/tree lists the sessions, and /merge SESSION [--summary] brings one in",
     "rebase": "/show lists the messages, and /rebase INDEX... [--squash] chooses some",
 }
-"""Commands that, alone, let one choose on the whole screen, and what does the same line by line."""
+"""Commands that without arguments open a full-screen list, and their equivalents in line mode."""
 
 
 async def run_conversation(context: CliContext, request: pb.PromptRequest) -> ExitCode:
-    """Take one prompt after the other until the end of input. Raises `aio.AioRpcError` when there is no session."""
+    """Read and run prompts until the end of input. Raises `aio.AioRpcError` if no session can be opened."""
     async with open_service(context) as stub, OutputWriter(out=context.out) as output:
         for notice in context.loaded.notices:
             output.err.write(f"yarrow: {sanitize(notice)}\n")
@@ -101,14 +101,14 @@ async def run_conversation(context: CliContext, request: pb.PromptRequest) -> Ex
         )
         chat.print_greeting()
         while (line := await lines.read_line()) is not None:
-            # A space before the slash says that it is no command.
+            # A space before the slash means that the line is not a command.
             text = line.rstrip()
             if text and text.split(None, 1)[0] in QUIT_COMMANDS and not text[0].isspace():
                 break
             if text:
                 await chat.handle_line(text)
         else:
-            # The end of input stands behind the last "> ".
+            # At the end of input the cursor is still behind the last "> ".
             output.err.write("\n")
         if not request.options.ephemeral:
             command = format_resume_command(context.arguments._replace(plain=True), chat.session.session_id)
@@ -117,7 +117,7 @@ async def run_conversation(context: CliContext, request: pb.PromptRequest) -> Ex
 
 
 class LineConversation:
-    """What is said in one session after the other."""
+    """A conversation, in one session at a time."""
 
     def __init__(
         self, stub: Stub, request: pb.PromptRequest, session: SessionInfo, *, terminal: plain_mode.PlainTerminal
@@ -128,7 +128,7 @@ class LineConversation:
         self._terminal = terminal
 
     async def handle_line(self, text: str) -> None:
-        """Do what a line says, and say what goes wrong."""
+        """Run a line and print any error."""
         try:
             await self._dispatch(text)
         except aio.AioRpcError as error:
@@ -137,7 +137,7 @@ class LineConversation:
             self._print_notice(str(error))
 
     async def _explain(self, refused: RpcFailure) -> str:
-        """Return why the service refused, with what is to be done about a session that is not there."""
+        """Return the service's error message, with advice if a session does not exist."""
         if refused.reason != "SESSION_UNKNOWN":
             return refused.message
         is_open = await session_exists(self._stub, self.session.session_id)
@@ -165,7 +165,7 @@ class LineConversation:
             await abort_on_interrupt(run, self._stub, self.session)
 
     async def _replace_if_deleted(self) -> None:
-        """Go on in another session, set as the present one was, where that was deleted elsewhere."""
+        """Continue in a new session with the same settings if the current one was deleted elsewhere."""
         present = self.session
         if await session_exists(self._stub, present.session_id):
             return
@@ -189,7 +189,7 @@ class LineConversation:
         return (await make_similar_session(self._stub, self._request, cwd)).session_id
 
     async def _refuse_unknown(self, name: str) -> None:
-        """Raise `WrongWords` for what looks like a command and is none here: it is not for the model."""
+        """Raise `CommandError` for an unknown command, which is not meant for the model."""
         if not {name, f"skill:{name}"} & {one.name for one in await self._list_prompt_commands()}:
             raise CommandError(
                 f"there is no command /{name} here; /help lists them. A space before the slash sends it as it is"
@@ -200,14 +200,14 @@ class LineConversation:
         return (await self._stub.ListCommands(request)).commands
 
     async def help(self) -> None:
-        """Say what can be typed."""
+        """Print the commands and other inputs."""
         rows = [(f"/{name} {one.usage}".strip(), one.help) for name, one in CHAT_COMMANDS.items()]
         rows += [(f"/{name}", text) for name, (text, _) in LINE_COMMANDS.items()]
         rows += [(f"/{one.name}", one.description) for one in await self._list_prompt_commands()]
         self._terminal.err.write("".join(f"{left}: {sanitize(right)}\n" for left, right in (*rows, *OTHER_INPUTS)))
 
     async def copy(self) -> None:
-        """Put the last answer into the clipboard, by a program: a terminal that cannot redraw is asked for nothing."""
+        """Copy the last answer to the clipboard with a program; a simple terminal is sent no escape sequences."""
         answer = ""
         async for message in read_messages_after(self._stub, self.session.session_id, ""):
             said = "".join(block.text.text for block in message.content)
@@ -222,11 +222,11 @@ class LineConversation:
         self._terminal.out.write(f"copied the last answer, {len(answer):,} characters, by {program}\n")
 
     async def reload(self) -> None:
-        """Print the session anew."""
+        """Print the session again."""
         await self._run_chat_command("/show")
 
     def print_greeting(self) -> None:
-        """Say once what is to be known of the session."""
+        """Print why the provider was chosen and the warnings of the session, once."""
         session = self.session
         if session.provider_reason:
             self._print_notice(f"answering with {session.provider}/{session.model}: {session.provider_reason}")
@@ -243,11 +243,11 @@ LINE_COMMANDS: dict[str, tuple[str, Callable[[LineConversation], Awaitable[None]
     "reload": ("print the session anew", LineConversation.reload),
     "help": ("this help", LineConversation.help),
 }
-"""Commands besides those of the table: what each does, in words and in deed."""
+"""Commands of line mode in addition to `CHAT_COMMANDS`: help and implementation of each."""
 OTHER_INPUTS = (
     ("/quit", "leave"),
     (f"{BANG}COMMAND", "run a shell command and tell the model"),
     (f"{2 * BANG}COMMAND", "run it and tell nobody"),
     (f"...{CONTINUATION}", "a line that ends so goes on in the next"),
 )
-"""What else can be typed, and what it does."""
+"""Other inputs, and the help of each."""

@@ -1,4 +1,4 @@
-"""`yarrow doctor`: what is wrong and what to do about it, for a person or as JSON; it changes nothing."""
+"""`yarrow doctor`: reports problems and how to fix them, as text or JSON; changes nothing."""
 
 import asyncio
 import logging
@@ -27,30 +27,30 @@ from yarrow.cli.standard_streams import write_stdout
 from yarrow.errors import Code, UsageError
 
 PROVIDER_SECONDS = 5.0
-"""In which each provider answers; they are asked all at once."""
+"""Timeout in seconds of each provider; all are probed concurrently."""
 DISK_SECONDS = 4.0
-"""In which the disk answers; one that is across a network may not."""
+"""Timeout in seconds of the storage checks; a network disk may not respond."""
 EXIT_SECONDS = 1.0
-"""In which the process ends once everything is said."""
+"""Seconds allowed for shutdown after the report is printed."""
 MAX_COLUMNS = 100
-"""Columns; longer lines are hard to read."""
+"""Maximum width of the report in columns; longer lines are hard to read."""
 
 
 def run_doctor(words: Sequence[str], *, limit: float = PROVIDER_SECONDS) -> int:
-    """Look at everything, say what was found, and return 0 when a prompt would work, else the code it would end with.
+    """Run all checks, print the report, and return 0 if a prompt would work, else the exit code it would end with.
 
-    `limit` is in seconds, for each provider. Raises `UsageError`.
+    `limit` is the timeout in seconds of each provider. Raises `UsageError`.
     """
     if tuple(words) not in ((), ("json",)):
         raise UsageError(f"yarrow doctor takes nothing or `json`, not {' '.join(words)!r}")
-    # An interrupt has something to clean up here: connections, and a command that prints a key.
+    # An interrupt raises here, since there are connections, and a command that prints a key, to clean up.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Its end may come before asyncio has noted the end of that command, which asyncio would then tell a person.
+    # The event loop may close before asyncio notices that this command ended; asyncio would then warn the user.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     home = home_directory()
     context, settings = read_context(home, nearest_directory(home), os.environ)
     code = ExitCode.INTERRUPTED
-    # A name server or a disk that is silent holds a thread that nothing ends and the interpreter would wait for.
+    # A silent name server or disk blocks a thread that cannot be cancelled and that the interpreter would wait for.
     ending = Timer(EXIT_SECONDS, lambda: os._exit(code))
     ending.daemon = True
     try:

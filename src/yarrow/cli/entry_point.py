@@ -1,9 +1,9 @@
-"""Where the process of the command `yarrow` begins: an interrupt ends it quietly also before and after its work."""
+"""Entry point of the `yarrow` process; an interrupt ends it quietly, even during imports and shutdown."""
 
 import os
 
 _INTERRUPTED = 130
-"""The exit code; the table of them all is not imported yet where this one is needed."""
+"""Exit code after an interrupt; the table of exit codes is not imported yet when it is needed."""
 
 
 def _exit_interrupted(_number: int, _frame: object) -> None:
@@ -13,21 +13,21 @@ def _exit_interrupted(_number: int, _frame: object) -> None:
 def main() -> int:
     """Run the command line of this process and return its exit code."""
     try:
-        # Inside, since importing takes long enough to be interrupted.
+        # Imported inside the `try`, since imports take long enough to be interrupted.
         import gc
         import signal
 
-        # What modules make stays for good: looking through it for garbage is a twentieth of the time to the first byte.
+        # Objects created by imports live forever; searching them for garbage takes 5% of the time to the first byte.
         gc.disable()
 
-        # Nothing is open and nothing has begun while modules are imported; what has begun takes the signal for itself.
+        # During imports nothing is open or running that needs cleanup; later code installs its own handler.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, _exit_interrupted)
 
         from yarrow.cli.main import main as command
 
         code = command()
-        # The interpreter takes a while to end.
+        # Shutdown of the interpreter takes a while.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     except KeyboardInterrupt:
         os._exit(_INTERRUPTED)

@@ -1,4 +1,4 @@
-"""The exit codes, what each means, and which one an ending run, an error or a status comes to."""
+"""Exit codes, their meanings, and the mapping of runs, errors and gRPC statuses to them."""
 
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """What the process says at its end."""
+    """Exit code of the process."""
 
     DONE = 0
     FAILED = 1
@@ -28,7 +28,7 @@ MEANINGS = {
     ExitCode.DENIED: "something was denied because nobody was there to ask",
     ExitCode.INTERRUPTED: "interrupted, by a signal or by a terminal that was closed",
 }
-"""One line for each, as the help prints them."""
+"""Meaning of each exit code, as printed by the help."""
 
 _USAGE = "USAGE CONFIG INVALID_ARGUMENT SESSION_UNKNOWN SESSION_NOT_ACTIVE MODEL_UNKNOWN TOO_LARGE"
 _FAILED = (
@@ -51,7 +51,7 @@ BY_CODE = {
     )
     for code in codes.split()
 }
-"""The exit code of each code of the error tree."""
+"""Exit code of each code of the error tree."""
 
 BY_STATUS = {
     "CANCELLED": ExitCode.INTERRUPTED,
@@ -64,14 +64,14 @@ BY_STATUS = {
     "DEADLINE_EXCEEDED": ExitCode.PROVIDER,
     "RESOURCE_EXHAUSTED": ExitCode.LIMIT,
 }
-"""The exit code of a gRPC status that came without a code of the error tree, from something that is not Yarrow."""
+"""Exit code of a gRPC status without a code of the error tree, which something other than Yarrow returned."""
 
 
 def exit_code_for_run(reason: str, error_code: str, *, denied: bool) -> ExitCode:
-    """Return the exit code of a run that ended.
+    """Return the exit code of a finished run.
 
-    `reason` is that of `AgentEnd` without its prefix, such as `COMPLETED`, and empty when the stream stopped before
-    the end of the run; `error_code` is empty when there was no error.
+    `reason` is that of `AgentEnd` without its prefix, such as `COMPLETED`, or empty if the stream ended before the
+    run; `error_code` is empty if there was no error.
     """
     match reason:
         case "COMPLETED":
@@ -85,10 +85,10 @@ def exit_code_for_run(reason: str, error_code: str, *, denied: bool) -> ExitCode
 
 
 def exit_code_for_error(code: "Code") -> ExitCode:
-    """Return the exit code of an error that no run came to."""
+    """Return the exit code of an error outside a run."""
     return BY_CODE[code]
 
 
 def exit_code_for_status(status: str, reason: str) -> ExitCode:
-    """Return the exit code of a call that failed; `status` is the name of its gRPC status, `reason` its error code."""
+    """Return the exit code of a failed RPC; `status` is the name of its gRPC status, `reason` its error code."""
     return BY_CODE.get(reason) or BY_STATUS.get(status, ExitCode.FAILED)

@@ -1,4 +1,4 @@
-"""First start of the terminal UI: choice and check of a backend."""
+"""First start of the terminal UI: choosing and checking a backend."""
 
 import asyncio
 import os
@@ -23,12 +23,12 @@ from yarrow.service.provider_cache import ProviderCache
 
 
 async def ensure_backend(context: CliContext, terminal: Terminal, *, before: Callable[[], None]) -> CliContext:
-    """Return `start` with a provider, chosen by the person when none is configured and none is found.
+    """Return `context` with a provider, which the user chooses if none is configured and none is detected.
 
-    `before` is called before anything is asked.
+    `before` is called before the first question.
 
-    Raises `ProviderError` (PROVIDER_SETUP) when the person leaves without a choice, or takes one that does not work,
-    and what changing the configuration raises.
+    Raises `ProviderError` (PROVIDER_SETUP) if the user leaves without a choice or saves one that does not work, and
+    the errors of `change_file`.
     """
     settings = context.loaded.settings
     if context.arguments.attach or settings.provider:
@@ -46,7 +46,7 @@ async def ensure_backend(context: CliContext, terminal: Terminal, *, before: Cal
 
 
 async def _choose_backend(context: CliContext, terminal: Terminal, missing: ProviderError) -> None:
-    """Ask until there is a backend that works, and write it down. Raises as `with_backend`."""
+    """Ask until a backend works, and save it. Raises as `ensure_backend`."""
     check = BackendCheck(context)
     asking = BackendPicker(terminal, size=f"{STARTER_BYTES / 1e6:.0f} MB", questions=check.questions())
     file = get_user_file(home_directory(), os.environ)
@@ -74,7 +74,7 @@ async def _choose_backend(context: CliContext, terminal: Terminal, missing: Prov
 
 
 async def _find_setup_error(settings: Settings, environment: Mapping[str, str]) -> ProviderError | None:
-    """Return why there is no provider, None when there is one."""
+    """Return the PROVIDER_SETUP error of the detection; None if it does not raise one."""
     try:
         await detect(environment, settings)
     except ProviderError as error:
@@ -95,19 +95,19 @@ def _write_backend(path: Path, backend: BackendChoice) -> None:
 
 
 CHECK_SECONDS = 20.0
-"""Which a server has to answer when it is tried; a model of this machine may take its time."""
+"""Timeout in seconds for checking a server; the starter model, which runs on this machine, has none."""
 MAX_LISTED_MODELS = 5
-"""Models that are named where another one was."""
+"""Maximum models of the server named in the error about an unknown model."""
 
 
 class BackendCheck:
-    """Tries with the settings that are in force."""
+    """Checks a backend with the effective settings."""
 
     def __init__(self, context: CliContext) -> None:
         self._context = context
 
     async def run(self, backend: BackendChoice) -> None:
-        """Build the provider, as a session does. Raises `ProviderError` and `ConfigError`."""
+        """Create the provider as a session does. Raises `ProviderError` and `ConfigError`."""
         settings = self._load_settings(backend)
         providers = self._make_providers(settings)
         try:
@@ -119,7 +119,7 @@ class BackendCheck:
             await providers.close()
 
     def questions(self) -> dict[str, BackendQuestion]:
-        """Return what is asked about a server that is not built in, by the key of the configuration file."""
+        """Return the questions about a server that is not built in, by configuration key."""
         return {
             "baseUrl": BackendQuestion("Its address, such as https://llm.example.com/v1: ", self._check_address),
             "apiKeyEnv": BackendQuestion(
@@ -138,7 +138,7 @@ class BackendCheck:
                 f"{answer!r} is no address: one begins with http:// or https:// and names a host", is_final=True
             )
         except ProviderError as error:
-            # Any other answer is one of a server that is there.
+            # Any other error comes from a server that answers.
             return AnswerProblem(error.message) if error.code is Code.UNREACHABLE else AnswerProblem()
         return AnswerProblem()
 
@@ -155,7 +155,7 @@ class BackendCheck:
         try:
             listed = await self._list_models({key: text for key, text in known.items() if text and key != "model"})
         except (ProviderError, ConfigError):
-            # A server need not list its models, and one without its key was doubted before.
+            # A server need not list its models, and a missing key was reported by the previous question.
             return AnswerProblem()
         if not answer:
             return (
@@ -177,7 +177,7 @@ class BackendCheck:
             await providers.close()
 
     def _load_settings(self, backend: BackendChoice) -> Settings:
-        """Return the settings in force were the backend written down; flags go before them. Raises `ConfigError`."""
+        """Return the effective settings as if the backend were saved; flags take precedence. Raises `ConfigError`."""
         chosen: dict[str, Any] = {"provider": backend.provider}
         if backend.settings:
             chosen["providers"] = {backend.provider: dict(backend.settings)}

@@ -1,4 +1,4 @@
-"""The flags of the command line as data: what parses them and what explains them read the same table."""
+"""Tables of commands and flags, shared by the parser, the help and the completions."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ COMMANDS = {
     "init": "write a project configuration and an AGENTS.md to start from",
     "doctor": "what is wrong here, and what to do about it",
 }
-"""What the first word can be instead of a prompt, and what it does."""
+"""Commands, which the first word can be instead of a prompt, and the help of each."""
 WORDS_WITH_DASHES = {"sessions": ("--squash", "--summary"), "sandbox": ("--yes",)}
 """Words of a command that look like flags."""
 COMMAND_WORDS: dict[str, tuple[str, ...]] = {
@@ -33,10 +33,10 @@ COMMAND_WORDS: dict[str, tuple[str, ...]] = {
     "init": (),
     "doctor": ("json",),
 }
-"""The word that may follow each command."""
+"""Subcommands of each command."""
 COMPLETION_SHELLS = ("bash", "zsh", "fish")
 COMMANDS_WITH_WORDS = ("sessions", "models", "config", "trust", "permissions", "sandbox", "init", "doctor")
-"""Commands that more words may follow."""
+"""Commands that accept more words."""
 
 _ALWAYS = ("--help", "--version")
 _CLIENT = ("--attach", "--tls-pin", "--tls-cert", "--tls-key", "--token-file")
@@ -55,11 +55,11 @@ FLAGS_OF_COMMAND: dict[str, tuple[str, ...]] = {
     "init": _ALWAYS,
     "doctor": (*_ALWAYS, "--json"),
 }
-"""The flags that each command heeds, before or behind it."""
+"""Flags that each command accepts, before or after it."""
 
 
 class Flag(NamedTuple):
-    """One flag. `value` names what follows it and is empty for a switch."""
+    """One flag; `value` is the placeholder of its value, empty for a switch."""
 
     group: str
     names: tuple[str, ...]
@@ -69,11 +69,11 @@ class Flag(NamedTuple):
     may_be_empty: bool = False
     value_is_optional: bool = False
     any_bytes: bool = False
-    """Whether bytes that are not UTF-8 are taken."""
+    """True if a value that is not UTF-8 is accepted."""
 
     @property
     def key(self) -> str:
-        """The name under which its value is kept."""
+        """Key of its value in the parsed arguments."""
         return self.names[-1].lstrip("-").replace("-", "_")
 
 

@@ -1,4 +1,4 @@
-"""What `yarrow --help` prints."""
+"""Help texts of `yarrow` and of each command."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -7,7 +7,7 @@ from yarrow.cli.exit_codes import MEANINGS
 from yarrow.cli.flags import COMMAND_WORDS, COMMANDS, FLAGS, Flag
 
 _FLAG_COLUMN, _WORD_COLUMN = 36, 15
-"""Where explanations of flags and of short words begin."""
+"""Columns at which the explanations of flags and of words start."""
 
 _WORD_HELP = {
     "models": {"pull": "fetch the starter model"},
@@ -32,9 +32,9 @@ _WORD_HELP = {
     },
     "doctor": {"json": "the same for programs"},
 }
-"""What the words after a command do; those of `sessions` have a text of their own."""
+"""Help of each command's subcommands; `sessions` has its own text."""
 _CLIENT_FLAGS = ("--attach", "--tls-pin")
-"""Flags about a service that are not for `serve`."""
+"""Flags of the group Service that `serve` does not accept."""
 
 _HEAD = """\
 Usage: yarrow [FLAGS] PROMPT... [@FILE...]
@@ -54,7 +54,7 @@ Settings: ~/.yarrow/config.json, then .yarrow/config.json of the project, then Y
 
 
 def format_help(command: str = "") -> str:
-    """Return the help, made from the tables of flags and exit codes, or that of one command."""
+    """Return the help of a command, or the general help, generated from the tables of flags and exit codes."""
     if command:
         return _format_command_help(command)
     sections = [_HEAD, _format_section("Commands", _WORD_COLUMN, COMMANDS.items())]
@@ -72,7 +72,7 @@ def format_help(command: str = "") -> str:
 def _format_command_help(command: str) -> str:
     sections = [f"yarrow {command}: {COMMANDS[command]}\n"]
     if command == "sessions":
-        # Here, since it brings what speaks with the service.
+        # Imported here: it pulls in the client of the service.
         from yarrow.client.sessions_command import USAGE
 
         sections.append(f"{USAGE}\n")

@@ -15,11 +15,11 @@ from yarrow.platform import system
 from yarrow.session.disk import describe_os_error
 
 AGENTS_ALTERNATIVES = ("CLAUDE.md", "GEMINI.md")
-"""What is read where there is no AGENTS.md; one beside it would no longer be."""
+"""Files that are read only if there is no AGENTS.md, so that creating one would hide them."""
 
 
 def run_init(words: Sequence[str]) -> int:
-    """Write what is not there yet, and say what that was. Raises `UsageError` and `StorageError`."""
+    """Create the files that do not exist yet, and report them. Raises `UsageError` and `StorageError`."""
     if words:
         raise UsageError(f"yarrow init takes nothing, not {' '.join(words)!r}: run it in the directory that it is for")
     home, directory = home_directory(), Path(working_directory())
@@ -38,7 +38,7 @@ def _init_user(users: Path) -> int:
     _print_line(
         "Settings kept here are yours and hold for every project; for a project's own, run `yarrow init` in it."
     )
-    # Whoever keeps such directories elsewhere has made a link of this one.
+    # Users who keep such directories elsewhere have replaced this one by a symlink.
     path = Path(os.path.realpath(users.parent)) / users.name
     _create_and_report(path, USER_SETTINGS, "your settings, all of them commented out", private=True)
     return _print_line(
@@ -187,7 +187,7 @@ PROJECT_SETTINGS = f"""\
 
 {_MODEL}{_PROVIDERS}{_OTHER_SETTINGS}}}
 """
-"""A project's `.yarrow/config.json`."""
+"""Template of a project's `.yarrow/config.json`."""
 
 USER_SETTINGS = f"""\
 {{
@@ -196,7 +196,7 @@ USER_SETTINGS = f"""\
 
 {_MODEL}{_USER_PROVIDERS}{_UNTRUSTED_SETTINGS}{_USER_PERMISSIONS}{_USER_DRY_RUN}{_OTHER_SETTINGS}{_SANDBOX}{_SERVICE}{_TELEMETRY}{_EXTENSIONS}}}
 """
-"""The user's own `config.json`."""
+"""Template of the user's `config.json`."""
 
 AGENTS = """\
 # For whoever changes this project, human or not
@@ -219,17 +219,17 @@ AGENTS = """\
 
 <!-- Generated files, vendored code, data, anything that needs a person. -->
 """
-"""A project's `AGENTS.md`."""
+"""Template of a project's `AGENTS.md`."""
 
 
 _NO_HARD_LINK_ERRNOS = {errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
-"""How a file system says that it has no hard links."""
+"""Error numbers with which a file system without hard links fails."""
 
 
 def create_file(path: Path, text: str, *, private: bool) -> bool:
-    """Make a file, and its directory if that is missing; return False when something of that name is there already.
+    """Create a file, and its directory if missing; return False if the name already exists.
 
-    What is `private` only its owner can read. The directory must not be a link, since that could lead anywhere.
+    A `private` file is readable only by its owner. The directory must not be a symlink, which could lead anywhere.
     Raises `StorageError`.
     """
     try:
@@ -260,7 +260,7 @@ def _create_in(directory: int, name: str, data: bytes, *, mode: int) -> bool:
 
 def _publish(directory: int, draft: str, name: str) -> bool:
     try:
-        # Unlike a rename, this refuses when the name is taken, also by a link that leads nowhere.
+        # Unlike a rename, this fails if the name exists, even as a dangling symlink.
         system.link_at(directory, draft, name)
     except FileExistsError:
         return False

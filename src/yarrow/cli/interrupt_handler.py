@@ -1,4 +1,4 @@
-"""Takes the signals that tell a program to end, from before its event loop until after it."""
+"""Handling of termination signals, from before the event loop starts until after it ends."""
 
 import asyncio
 import os
@@ -20,29 +20,29 @@ from yarrow.v1 import agent_pb2 as pb
 T = TypeVar("T")
 
 DEBOUNCE_SECONDS = 0.5
-"""Signals that follow one which was obeyed within this time belong to it: a key that was pressed in impatience."""
+"""Seconds after a handled signal during which further ones are ignored, as a key pressed again in impatience."""
 _CHUNK = 64
 _END_SIGNALS = frozenset({0, *system.TERMINATION_SIGNALS})
-"""What stands in the pipe for a signal of these: what the handler writes, and what the interpreter does."""
+"""Bytes in the pipe that mean termination: 0 from the handler, and signal numbers from the interpreter."""
 
 
 class InterruptHandler:
-    """Turns signals into the cancellation of a task, for one `with`.
+    """Context manager that turns termination signals into the cancellation of a task.
 
-    Once one was obeyed the process is on its way out: further ones stay ignored after the `with`, since its threads
-    and the interpreter take a while to end and must not be killed meanwhile. Else the former handlers come back.
+    After a handled signal the process is exiting: further ones stay ignored after the `with`, since threads and the
+    interpreter take a while to end and must not be killed meanwhile. Otherwise the previous handlers are restored.
     """
 
     def __init__(self) -> None:
         self._obeyed_at: float | None = None
         self._number = signal.SIGINT.value
         self._before: dict[signal.Signals, Any] = {}
-        # What the interpreter writes to wakes a loop that is just about to wait, for which a handler alone is too late.
+        # The interpreter itself writes to the pipe to wake a loop about to wait; a handler alone would be too late.
         self._woken, self._wake = system.open_pipe()
         system.set_nonblocking(self._wake)
 
     def __enter__(self) -> Self:
-        """Take the signals."""
+        """Install the handlers."""
         self._before = {number: signal.signal(number, self._on_signal) for number in system.TERMINATION_SIGNALS}
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         return self
@@ -50,7 +50,7 @@ class InterruptHandler:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give the signals back, or ignore them from now on."""
+        """Restore the previous handlers, or ignore the signals from now on."""
         for number, before in self._before.items():
             signal.signal(number, before if self._obeyed_at is None else signal.SIG_IGN)
         signal.set_wakeup_fd(-1)
@@ -59,9 +59,9 @@ class InterruptHandler:
 
     @contextmanager
     def cancel_on_signal(self, task: "asyncio.Task[Any]") -> Generator[None]:
-        """Cancel `task` at each signal that is obeyed while this is open, and at one that came before.
+        """Cancel `task` on each signal that is not debounced, including one received before the `with`.
 
-        The number of the signal goes with the `CancelledError`.
+        The signal number is the argument of the `CancelledError`.
         """
         loop = asyncio.get_running_loop()
         system.watch_readable(loop, self._woken, partial(self._on_wakeup, task))
@@ -71,9 +71,9 @@ class InterruptHandler:
             system.unwatch_readable(loop, self._woken)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        """Stand in the place of a handler that would end the process, and wake the loop.
+        """Replace the default handler, which would end the process, and wake the loop.
 
-        The interpreter does that too, until a library takes its wake-up for signals of its own.
+        The interpreter wakes it too, unless a library takes over the wakeup descriptor for its own signals.
         """
         self._number = number
         with suppress(OSError):
@@ -83,7 +83,7 @@ class InterruptHandler:
         told = b""
         with suppress(BlockingIOError):
             told = system.read_nonblocking(self._woken, _CHUNK)
-        # A signal that somebody else takes, such as an extension, wakes the loop as well.
+        # A signal handled by other code, such as an extension, wakes the loop as well.
         if _END_SIGNALS.isdisjoint(told):
             return
         now = time.monotonic()
@@ -93,9 +93,9 @@ class InterruptHandler:
 
 
 async def abort_on_interrupt(client: Coroutine[Any, Any, T], stub: Stub, session: SessionInfo) -> T:
-    """Run a client; when this is cancelled, abort the run and let the client show its end. Again, and it stops.
+    """Run a client; if cancelled, abort the run and let the client show its end; if cancelled again, stop the client.
 
-    What interrupts ends the run alone; what asks the program to end is passed on then.
+    An interrupt ends only the run; after any other signal, which asks the program to end, this raises.
     """
     showing = asyncio.ensure_future(client)
     try:
@@ -107,13 +107,13 @@ async def abort_on_interrupt(client: Coroutine[Any, Any, T], stub: Stub, session
         with suppress(grpc.aio.AioRpcError):
             running = (await stub.Abort(pb.AbortRequest(session_id=session.session_id))).was_running
         if not running:
-            # The prompt was not accepted yet, so that no end of a run will be told.
+            # The prompt was not accepted yet, so no AgentEnd will follow.
             raise
         outcome = await showing
         if interrupt.args and interrupt.args[0] != signal.SIGINT:
             raise
         return outcome
     finally:
-        # Not over yet when it was told a second time.
+        # Still running only after a second cancellation.
         showing.cancel()
         await asyncio.wait([showing])

@@ -1,4 +1,4 @@
-"""The log: a file beside the configuration, or standard error when `YARROW_LOG` names a level."""
+"""Logging to a file next to the configuration, or to standard error if `YARROW_LOG` names a level."""
 
 import logging
 import os
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")
 MAX_LOG_BYTES = 4 << 20
-"""Of the file; then it is renamed to end in `.1`, in place of an earlier one."""
+"""Maximum bytes of the log file; a larger one is renamed with the suffix `.1`, replacing the previous one."""
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def configure_logging(folder: Path, environment: Mapping[str, str]) -> "RedactingFormatter":
-    """Send the log to `folder`, or to standard error when `YARROW_LOG` names a level. Raises `UsageError`.
+    """Send the log to a file in `folder`, or to standard error if `YARROW_LOG` names a level. Raises `UsageError`.
 
-    What is returned takes the settings once they are read: they may hold keys.
+    The caller assigns the settings, which may contain keys, to the returned formatter once they are loaded.
 
-    Nothing is opened before there is something to write.
+    The file is opened only when there is a record to write.
     """
     level = environment.get("YARROW_LOG", "")
     if level and level not in LEVELS:
@@ -37,24 +37,24 @@ def configure_logging(folder: Path, environment: Mapping[str, str]) -> "Redactin
     formatter = RedactingFormatter(environment, as_json=form == "json")
     handler.setFormatter(formatter)
     logging.basicConfig(level=(level or "warning").upper(), handlers=[handler], force=True)
-    # A log that cannot be written is nothing to tell the reader of an answer.
+    # A failure to write the log must not appear next to an answer.
     logging.raiseExceptions = False
     return formatter
 
 
 class RedactingFormatter(logging.Formatter):
-    """Writes a record without the secrets of the environment and keys, which a library may have put into a message."""
+    """Formats records without keys and secrets of the environment, which a library may have put into a message."""
 
     def __init__(self, environment: Mapping[str, str], *, as_json: bool) -> None:
         super().__init__("%(message)s" if as_json else FORMAT)
         self.settings: Settings | None = None
-        """In which keys may be."""
+        """Settings whose keys are redacted; None until they are loaded."""
         self._environment = environment
         self._as_json = as_json
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line, or more of them with a traceback."""
-        # Here, since most runs log nothing.
+        """Return the record as one line, or several if it has a traceback."""
+        # Imported here: most runs log nothing.
         from yarrow.config.settings import Settings
         from yarrow.policy.secrets import secret_values
         from yarrow.provider.api_keys import list_known_keys
@@ -66,7 +66,7 @@ class RedactingFormatter(logging.Formatter):
 
 
 def _format_json(record: logging.LogRecord, text: str) -> str:
-    """Return the record as one JSON object in one line, with what is told of a call as fields of their own."""
+    """Return the record as a JSON object on one line; the entries of its `call` become fields."""
     import json
 
     fields = {"time": record.created, "level": record.levelname, "logger": record.name, "message": text}
@@ -74,7 +74,7 @@ def _format_json(record: logging.LogRecord, text: str) -> str:
 
 
 class _LogFileHandler(logging.Handler):
-    """Appends to a file that only its owner can read, opened for each of the few records."""
+    """Appends to a file readable only by its owner; reopens it for each record, since records are rare."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -97,9 +97,9 @@ VERBOSITY = "GRPC_VERBOSITY"
 
 @contextmanager
 def silence_grpc() -> Generator[None]:
-    """Let grpc begin without notes; it reads the variable when it is imported.
+    """Context manager for importing grpc without its log messages; it reads the variable on import.
 
-    Whoever set the variable keeps what it says, and no other program that this one starts sees it.
+    A value set by the user stays in effect, and child processes do not inherit ours.
     """
     if VERBOSITY in os.environ:
         yield

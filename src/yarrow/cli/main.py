@@ -1,4 +1,4 @@
-"""The command `yarrow`: reads what was asked for, does it, and ends with a documented exit code."""
+"""The `yarrow` command: parses the arguments, runs the command and returns a documented exit code."""
 
 import sys
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ def main(argv: Sequence[str] | None = None, *, extensions: "Sequence[ExtensionFu
 
 
 def _error_type() -> "type[YarrowError]":
-    """Return our own errors; called when something was raised, for a version must not wait for their import."""
+    """Return the base class of our errors; called only after an exception: `--version` must not wait for its import."""
     from yarrow.errors import YarrowError
 
     return YarrowError
 
 
-# Each command imports what it needs and no more: a version is not to wait for a network stack.
+# Each command imports only what it needs: `--version` must not wait for a network stack.
 def _dispatch(arguments: Arguments, extensions: "Sequence[ExtensionFunction]") -> int:
     if arguments.show or arguments.completions:
         return _show(arguments)
@@ -83,5 +83,5 @@ def _show(arguments: Arguments) -> int:
 
 
 def _words_with_json(arguments: Arguments) -> tuple[str, ...]:
-    """Return a command's words; `--json` asks for the same as the word `json`."""
+    """Return the words of a command; `--json` is the same as the word `json`."""
     return (*arguments.words, "json") if arguments.json else arguments.words

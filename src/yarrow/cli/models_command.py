@@ -1,4 +1,4 @@
-"""`yarrow models`: the model files on this machine, and `yarrow models pull`, which fetches the starter model."""
+"""`yarrow models`: lists the model files on this machine, or downloads the starter model."""
 
 import os
 import signal
@@ -20,14 +20,14 @@ from yarrow.provider.local.model_files import (
 
 
 def run_models(words: Sequence[str]) -> int:
-    """List the models, or fetch the starter model. Raises `UsageError` and `ProviderError`."""
+    """List the models, or download the starter model. Raises `UsageError` and `ProviderError`."""
     match tuple(words):
         case ():
             return write_stdout("".join(f"{models_dir(os.environ) / name}\n" for name in list_installed(os.environ)))
         case ("pull",) if find_unavailable_reason() == EXECUTABLE_REASON:
             raise UsageError(EXECUTABLE_REASON)
         case ("pull",):
-            # An interrupt has something to clean up here: what was fetched so far.
+            # An interrupt raises here, since there is a partial download to clean up.
             signal.signal(signal.SIGINT, signal.default_int_handler)
             path = pull_model(_ProgressBar().show, os.environ)
             if find_unavailable_reason():
@@ -38,7 +38,7 @@ def run_models(words: Sequence[str]) -> int:
 
 
 class _ProgressBar:
-    """Progress on standard error: one line that is redrawn on a terminal, else one line per phase."""
+    """Download progress on standard error: one redrawn line on a terminal, otherwise one line per 25%."""
 
     def __init__(self) -> None:
         self._terminal = os.isatty(2)
@@ -53,6 +53,6 @@ class _ProgressBar:
         words = {"fetch": "fetching", "check": "checking", "done": "ready   "}[phase]
         line = f"yarrow: {words} {STARTER_FILE} ({STARTER_BYTES / 1e6:.0f} MB) {percent:3d} %"
         end = "\n" if phase == "done" or not self._terminal else "\r"
-        # Progress that cannot be shown stops no download.
+        # A failure to print progress must not stop the download.
         with suppress(OSError):
             os.write(2, (line + end).encode())

@@ -1,7 +1,7 @@
-"""Standard output and error behind one writer thread: a slow reader never blocks the run, one who left ends it.
+"""Standard output and error behind one writer thread: a slow reader never blocks the run, a closed pipe ends it.
 
-A thread, since nothing else is right for every kind of descriptor: a pipe, a terminal that is stopped, a file on a slow
-disk. Making the descriptor non-blocking would change it for every program that shares it.
+Only a thread works for every kind of descriptor: a pipe, a stopped terminal, a file on a slow disk. Making the
+descriptor non-blocking would affect every program that shares it.
 """
 
 import asyncio
@@ -21,38 +21,38 @@ from yarrow.errors import StorageError
 from yarrow.platform import system
 
 MAX_BUFFER_CHARACTERS = 1 << 20
-"""What may wait to be written. Past it `drain` waits; the service then drops events for this client and says so."""
+"""Maximum queued characters. Beyond it `drain` waits; the service then drops this client's events and reports a gap."""
 
 
 class ReaderGone(Exception):
-    """Nobody reads standard output any more: end the run, quietly."""
+    """The reader of standard output is gone; the run ends quietly."""
 
 
 class OutputStream:
-    """One of the two descriptors; texts come out in the order in which they were written, also between the two."""
+    """One of the two descriptors; texts are written in the order of the calls, also across the two."""
 
     def __init__(self, output: "OutputWriter", descriptor: int) -> None:
         self.descriptor = descriptor
         self.is_terminal = os.isatty(descriptor)
         self.failure: OSError | None = None
-        """Why nothing more can be written."""
+        """The error after which nothing more is written."""
         self._output = output
 
     def write(self, text: str) -> None:
-        """Hand over text and return at once. Raises what `OutputWriter` says."""
+        """Queue text and return at once. Raises as `OutputWriter`."""
         self._output.write(self, text)
 
     async def drain(self) -> None:
-        """Wait until there is room for more. Raises what `OutputWriter` says."""
+        """Wait until the queue is within the limit. Raises as `OutputWriter`."""
         await self._output.drain()
 
 
 class OutputWriter:
-    """Standard output and error, for one `async with`; leaving it waits until everything is written.
+    """Context manager for standard output and error; on exit it waits until everything is written.
 
-    When the reader of standard output goes away the block is interrupted and `ReaderGone` leaves it, also while it
-    waits for something else; when standard output cannot be written, `write`, `drain` and the end of the block
-    raise `StorageError`. What standard error cannot take is dropped: there is nobody left to tell.
+    If the reader of standard output disconnects, the block is interrupted, even while it waits for something else,
+    and raises `ReaderGone`. If standard output cannot be written, `write`, `drain` and the end of the block raise
+    `StorageError`. Text that standard error cannot accept is dropped: no stream is left to report it on.
     """
 
     def __init__(self, *, out: int = 1, err: int = 2, limit: int = MAX_BUFFER_CHARACTERS) -> None:
@@ -60,7 +60,7 @@ class OutputWriter:
         self.err = OutputStream(self, err)
         self._limit = limit
         self._queue: SimpleQueue[tuple[OutputStream, str] | None] = SimpleQueue()
-        # Each is counted up by one thread alone, so that neither needs a lock.
+        # Each counter is incremented by only one thread, so neither needs a lock.
         self._queued_characters = 0
         self._written_characters = 0
         self._waiting = 0
@@ -71,7 +71,7 @@ class OutputWriter:
         self._thread = Thread(target=self._pump, name="yarrow-output", daemon=True)
 
     async def __aenter__(self) -> Self:
-        """Begin to write, and to look out for the reader of standard output."""
+        """Start writing, and watching for the reader of standard output to disconnect."""
         self._interrupt.arm()
         self._thread.start()
         self._watch.start()
@@ -80,7 +80,7 @@ class OutputWriter:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Write what waits."""
+        """Write everything queued."""
         self._watch.stop()
         interrupted = self._interrupt.disarm() and isinstance(error, asyncio.CancelledError)
         try:
@@ -92,23 +92,23 @@ class OutputWriter:
             self._check()
 
     def write(self, stream: OutputStream, text: str) -> None:
-        """Hand text over to the thread."""
+        """Queue text for the thread."""
         self._check()
         self._queued_characters += len(text)
         self._queue.put((stream, text))
 
     async def flush(self) -> None:
-        """Wait until everything that was handed over is written."""
+        """Wait until everything queued is written."""
         await self._wait(0)
         self._check()
 
     async def drain(self) -> None:
-        """Wait until what is to be written is below the limit."""
+        """Wait until the queued characters are within the limit."""
         await self._wait(self._limit)
         self._check()
 
     async def _wait(self, limit: int) -> None:
-        # Before the first look, so that the thread tells of everything that is written after it.
+        # Incremented before the first check, so that the thread signals everything it writes after that check.
         self._waiting += 1
         try:
             while self._queued_characters - self._written_characters > limit:
@@ -131,7 +131,7 @@ class OutputWriter:
         if stream is self.out:
             self._interrupt()
 
-    # ---- in the thread ----
+    # ---- runs in the writer thread ----
 
     def _pump(self) -> None:
         item = self._queue.get()
@@ -142,7 +142,7 @@ class OutputWriter:
                     batch.append(item)
             for stream, items in groupby(batch, key=lambda each: each[0]):
                 self._write_batch(stream, "".join(text for _, text in items))
-            # None when that was the end; else the last text of the batch.
+            # None if the end marker was reached; otherwise the last item of the batch.
             if item:
                 item = self._queue.get()
 
@@ -158,13 +158,13 @@ class OutputWriter:
             self._call(self._progress.set)
 
     def _call(self, function: Callable[[], object]) -> None:
-        # A reader so slow that the program ended before: the loop is closed, and nobody is left to tell.
+        # If the reader is so slow that the program has ended, the loop is closed and no task is left to notify.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function)
 
 
 class _Interrupt:
-    """Cancels the task that armed it, once, and takes that back afterwards."""
+    """Cancels the task that armed it, once; `disarm` undoes the cancellation."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[object] | None = None
@@ -181,13 +181,13 @@ class _Interrupt:
             self._task.cancel()
 
     def disarm(self) -> bool:
-        """Return whether the task was cancelled by this and by nothing else."""
+        """Undo the cancellation; return whether it was the only one."""
         task, self._task = self._task, None
         return self._fired and task is not None and task.uncancel() <= self._cancelling
 
 
 class _ReaderWatch:
-    """Calls back when the reader of a pipe goes away, which otherwise only the next write would tell."""
+    """Calls back when the reader of a pipe closes it, which otherwise only the next write would reveal."""
 
     def __init__(self, descriptor: int, gone: Callable[[], None]) -> None:
         self._descriptor = descriptor
@@ -203,7 +203,7 @@ class _ReaderWatch:
 
     def _check(self) -> None:
         self.stop()
-        # Nothing is up with a pipe that is open both ways: it only shows what we wrote to it ourselves.
+        # A pipe open in both directions is readable because of our own writes; that is not a disconnect.
         if system.is_peer_closed(self._descriptor):
             self._gone()
 
@@ -214,14 +214,14 @@ def _write_all(descriptor: int, data: bytes) -> None:
         try:
             rest = rest[os.write(descriptor, rest) :]
         except BlockingIOError:
-            # Whoever gave us the descriptor had made it non-blocking.
+            # The process that passed us the descriptor made it non-blocking.
             select.select([], [descriptor], [])
 
 
 def redirect_stdout() -> int:
-    """Keep standard output for the answer alone and return its descriptor.
+    """Reserve standard output for the answer; return a duplicate of its descriptor.
 
-    What a child process that an extension starts prints goes to standard error.
+    Descriptor 1 then leads to standard error, also for child processes that an extension starts.
     """
     own = os.dup(1)
     os.dup2(2, 1)
@@ -229,10 +229,10 @@ def redirect_stdout() -> int:
 
 
 def open_standard_descriptors() -> None:
-    """Put the null device where standard input, output or error is closed, so that no file of ours takes its number."""
+    """Open the null device in place of each closed standard descriptor, so that none of our files gets its number."""
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
         except OSError:
-            # The lowest free number is taken, which is this one.
+            # `open` returns the lowest free number, which is this one.
             os.open(os.devnull, os.O_RDWR)

@@ -1,4 +1,4 @@
-"""The directories a command starts from, and a sentence for each way in which one cannot be used."""
+"""Directories, paths and addresses of a command, with an error for each that is unusable."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ MAX_PORT = 65535
 
 
 def home_directory() -> Path:
-    """Return the home directory. Raises `UsageError` when nothing says which it is."""
+    """Return the home directory. Raises `UsageError` if it cannot be determined."""
     try:
         return Path.home()
     except RuntimeError:
@@ -16,7 +16,7 @@ def home_directory() -> Path:
 
 
 def working_directory() -> str:
-    """Return the path of the current directory. Raises `UsageError` when a prompt cannot be run in it."""
+    """Return the path of the current directory. Raises `UsageError` if no prompt can run in it."""
     try:
         path = str(Path.cwd())
     except OSError as error:
@@ -25,7 +25,7 @@ def working_directory() -> str:
 
 
 def nearest_directory(home: Path) -> Path:
-    """Return the directory whose project's settings are in force: the current one, and `home` when that is gone."""
+    """Return the directory whose project settings apply: the current one, or `home` if that no longer exists."""
     try:
         return Path.cwd()
     except OSError:
@@ -33,7 +33,7 @@ def nearest_directory(home: Path) -> Path:
 
 
 def make_absolute(text: str, source: str) -> Path:
-    """Return the absolute path that a text means; `source` is where it was given. Raises `UsageError`."""
+    """Return the absolute form of a path; `source` is the flag or variable that it is from. Raises `UsageError`."""
     try:
         path = Path(text).expanduser().absolute()
     except RuntimeError:
@@ -48,7 +48,7 @@ def make_absolute(text: str, source: str) -> Path:
 
 
 def split_address(text: str, source: str) -> tuple[str, int]:
-    """Return host and port of `HOST:PORT`; an IPv6 host stands in brackets. Raises `UsageError`."""
+    """Return host and port of `HOST:PORT`; an IPv6 host is in brackets. Raises `UsageError`."""
     host, _, port = text.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not bare or (":" in bare) != (bare != host) or not (port.isascii() and port.isdigit()):

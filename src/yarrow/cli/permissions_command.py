@@ -1,4 +1,4 @@
-"""`yarrow permissions`: lists and revokes the calls that are always allowed."""
+"""`yarrow permissions`: lists and revokes always allowed calls."""
 
 import json
 from typing import Any
@@ -19,7 +19,7 @@ _RESTART_NOTICE = (
 
 
 async def run_permissions(context: CliContext) -> ExitCode:
-    """List the calls that are always allowed, or revoke one. Raises `aio.AioRpcError`."""
+    """List the always allowed calls, or revoke one. Raises `aio.AioRpcError`."""
     arguments = context.arguments
     try:
         number = parse_words(arguments.words)
@@ -30,7 +30,7 @@ async def run_permissions(context: CliContext) -> ExitCode:
             call = await revoke(stub, number)
             text = json.dumps({"revoked": _fields(call)}) if arguments.json else f"Revoked {format_call(call)}"
             output.out.write(f"{text}\n")
-            # Another process read the settings when it started.
+            # Other processes read the settings only at startup.
             output.err.write("" if arguments.attach else _RESTART_NOTICE)
     except CommandError as error:
         return print_error(str(error), ExitCode.USAGE)
@@ -38,7 +38,7 @@ async def run_permissions(context: CliContext) -> ExitCode:
 
 
 async def _list_calls(stub: Stub, *, as_json: bool) -> str:
-    """Return the calls in words, or as one JSON object a line."""
+    """Return the calls as text, or as one JSON object per line."""
     listed = await stub.ListPermissions(pb.ListPermissionsRequest())
     if not as_json:
         return f"{format_calls(listed)}\n"

@@ -17,25 +17,25 @@ from yarrow.service.translation import PERMISSION_MODES, THINKING
 from yarrow.v1 import agent_pb2 as pb
 
 FIRST_BYTE_SECONDS = 0.5
-"""With a prompt given, how long after the start of the process the first piped byte may come.
+"""Timeout in seconds, from the start of the process, for the first piped byte if a prompt is given.
 
-A program that pipes into us begins when we do, and most have said something by then; a pipe without a writer costs
-this much and no more.
+A program that pipes into us starts when we do, and most have written something by then; a pipe without a writer costs
+only this much.
 """
 IDLE_SECONDS = 30.0
-"""With a prompt given, how long a pipe that has brought something may pause before we go on with what came."""
+"""Timeout in seconds for a pause in piped input if a prompt is given; what arrived by then is used."""
 _CHUNK = 1 << 16
 
 
 class PipedInput(NamedTuple):
-    """What was piped in, and a sentence for the person when we stopped waiting for more."""
+    """Piped input, and a notice for the user if we stopped waiting for more."""
 
     text: str = ""
     notice: str = ""
 
 
 class StdinTimeouts(NamedTuple):
-    """How long to wait for input that need not come; all in seconds, `started` on the monotonic clock."""
+    """Timeouts in seconds for optional input; `started` is on the monotonic clock."""
 
     started: float
     first_byte: float = FIRST_BYTE_SECONDS
@@ -43,15 +43,15 @@ class StdinTimeouts(NamedTuple):
 
 
 def read_stdin(timeouts: StdinTimeouts | None, *, descriptor: int = 0) -> PipedInput:
-    """Return what is piped in; empty for a terminal, for nothing and for a closed descriptor.
+    """Return piped input; empty for a terminal, for no input and for a closed descriptor.
 
-    Without `patience` what comes is the prompt itself, so the end is waited for. It blocks: call it before there is
-    an event loop. Raises `UsageError` for what is no UTF-8 text, too large, or not readable.
+    Without `timeouts` the input is the prompt itself, and this waits for its end. It blocks: call it before an event
+    loop runs. Raises `UsageError` for input that is not UTF-8 text, too large or unreadable.
     """
     try:
         mode = os.fstat(descriptor).st_mode
     except OSError:
-        # Closed: there is nobody to read from.
+        # The descriptor is closed.
         return PipedInput()
     if os.isatty(descriptor):
         return PipedInput()
@@ -79,7 +79,7 @@ def _read_all(descriptor: int, timeouts: StdinTimeouts | None) -> tuple[bytes, s
 
 
 def _wait_readable(descriptor: int, timeouts: StdinTimeouts | None, *, begun: bool) -> bool:
-    """Wait for the next bytes or the end, as long as patience lasts."""
+    """Wait for the next bytes or the end of input; return False after the timeout."""
     timeout = None
     if timeouts and begun:
         timeout = timeouts.idle
@@ -89,34 +89,34 @@ def _wait_readable(descriptor: int, timeouts: StdinTimeouts | None, *, begun: bo
 
 
 MAX_PROMPT_SIZE = 8_000_000
-"""Bytes of a prompt, files, scaled images and piped input together: what fits in one request of 8 MiB."""
+"""Maximum bytes of a prompt, including files, scaled images and piped input; fits in one request of 8 MiB."""
 MAX_TEXT_SIZE = 4 << 20
-"""Bytes of a prompt's text, of which the service takes no more; images may fill the rest."""
+"""Maximum bytes of a prompt's text, which is the limit of the service; images may fill the rest."""
 
 
 class PromptImage(NamedTuple):
-    """An image that goes with a prompt, in its own bytes."""
+    """An image of a prompt, as the bytes of its file format."""
 
     media_type: str
     data: bytes
 
 
 class Prompt(NamedTuple):
-    """What is sent to the agent."""
+    """A prompt as sent to the agent."""
 
     text: str
     images: tuple[PromptImage, ...] = ()
     attachments: tuple[str, ...] = ()
-    """Files and piped input under their labels, when there are words that they go with."""
+    """Files and piped input in their labels; empty if the prompt has no words of its own."""
 
 
 def build_prompt(arguments: Arguments, piped: str) -> Prompt:
-    """Return the prompt: the words, and each file and the piped input under its label.
+    """Return the prompt: the words, and each file and the piped input in a label.
 
-    Nothing in a text can be taken for the end of its label. Where there are no words, the labelled texts are them.
-    A file with the bytes of an image becomes an image. Input that is all there is goes without a label.
-    An image of more than `MAX_PROMPT_SIZE` bytes is made smaller.
-    Raises `UsageError` when there is no prompt, or when a file is missing, no text or too large.
+    No text can contain the end of its label. Without words, the labelled texts are the prompt's text.
+    A file with the bytes of an image becomes an image. Piped input that is the whole prompt has no label.
+    An image of more than `MAX_PROMPT_SIZE` bytes is scaled down.
+    Raises `UsageError` if there is no prompt, or if a file is missing, not text or too large.
     """
     words = [arguments.print or ""]
     labelled: list[str] = []
@@ -149,7 +149,7 @@ def build_prompt(arguments: Arguments, piped: str) -> Prompt:
 
 
 def decode_text(data: bytes, source: str) -> str:
-    """Return bytes as text, without a byte order mark. Raises `UsageError` naming the source and the byte."""
+    """Decode UTF-8 without its byte order mark. Raises `UsageError` with the source and the invalid byte."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -159,7 +159,7 @@ def decode_text(data: bytes, source: str) -> str:
 
 
 def make_too_large_error(source: str, size: int | None) -> UsageError:
-    """Return the error for text over the limit; `size` is in bytes, None when the end was not reached."""
+    """Return the error for text over the limit; `size` is in bytes, None if it is unknown."""
     holds = f"more than {MAX_TEXT_SIZE:,}" if size is None else f"{size:,}"
     return UsageError(
         f"{source} has {holds} bytes, and a prompt holds at most {MAX_TEXT_SIZE:,} of text; name a file without @, and "
@@ -168,13 +168,13 @@ def make_too_large_error(source: str, size: int | None) -> UsageError:
 
 
 def find_size(descriptor: int) -> int | None:
-    """Return the size of an open file in bytes; None for a pipe and the like."""
+    """Return the size of an open regular file in bytes; None for a pipe or device."""
     status = os.fstat(descriptor)
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 def _read_file(word: str) -> str | PromptImage | None:
-    """Return what the file that a word names holds; None for a word that names none."""
+    """Return the content of the file that `@FILE` names; None if the word does not name a file."""
     path = Path(word[1:])
     if not word.startswith("@") or word == "@":
         return None
@@ -186,7 +186,7 @@ def _read_file(word: str) -> str | PromptImage | None:
                 return _shrink_image(path, data, file)
     except FileNotFoundError:
         if any(each.isspace() for each in word):
-            # A whole prompt in quotes that happens to begin with the sign.
+            # A whole quoted prompt that happens to start with the sign.
             return None
         raise UsageError(f"{path}: there is no such file; to say {word} to the agent, put it after --") from None
     except OSError as error:
@@ -198,7 +198,7 @@ def _read_file(word: str) -> str | PromptImage | None:
 
 
 def _shrink_image(path: Path, start: bytes, rest: BinaryIO) -> PromptImage:
-    """Return an image that no request would hold, made smaller; all others the service judges. Raises `UsageError`."""
+    """Scale down an image that no request can hold; the service handles all others. Raises `UsageError`."""
     from yarrow.imaging.fit import SOURCE_BYTES, Unfit, fit
 
     result = fit(start + rest.read(SOURCE_BYTES + 1 - len(start)))
@@ -208,7 +208,7 @@ def _shrink_image(path: Path, start: bytes, rest: BinaryIO) -> PromptImage:
 
 
 def _label(opening: str, name: str, text: str) -> str:
-    # Here, since most prompts are words alone.
+    # Imported here: most prompts are only words.
     from yarrow.prompt.untrusted import neutralize_tag
 
     end = "" if text.endswith("\n") or not text else "\n"
@@ -216,18 +216,18 @@ def _label(opening: str, name: str, text: str) -> str:
 
 
 def _escape_path(path: str) -> str:
-    """Return a path as it stands in a label: whatever its name, it ends neither the quotes nor the label."""
+    """Return a path for use in a label; no name can end the quotes or the label."""
     plain = "".join(character if character.isprintable() else "\ufffd" for character in path)
     return plain.translate(str.maketrans({'"': "'", "<": "(", ">": ")"}))
 
 
 def _replace_surrogates(text: str) -> str:
-    """Return text that UTF-8 can hold: bytes of an argument that were none come out as replacement characters."""
+    """Return text that can be encoded as UTF-8; other bytes of an argument become replacement characters."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def make_prompt_request(arguments: Arguments, settings: Settings, *, prompt: Prompt, cwd: str) -> pb.PromptRequest:
-    """Return the prompt with its working directory and the settings that flags name."""
+    """Return the request for a prompt, with its working directory and the settings given as flags."""
     return pb.PromptRequest(
         text=prompt.text,
         images=[pb.Image(media_type=image.media_type, data=image.data) for image in prompt.images],
@@ -239,9 +239,9 @@ def make_prompt_request(arguments: Arguments, settings: Settings, *, prompt: Pro
 
 
 def make_session_settings(arguments: Arguments, settings: Settings) -> pb.SessionSettings:
-    """Return what flags say about a session; what they leave out is the service's to decide.
+    """Return the session settings given as flags; the service decides the others.
 
-    `settings` are this machine's: they know whether the first part of a model's name is a provider.
+    `settings` are those of this machine; they determine whether the first part of a model's name is a provider.
     """
     out = pb.SessionSettings()
     if arguments.model or arguments.provider:

@@ -1,4 +1,4 @@
-"""Connection to a service that runs elsewhere: a unix socket of the user, or TLS."""
+"""Connection to a running service, over a unix socket of the user or TLS."""
 
 import os
 import stat
@@ -21,15 +21,15 @@ UNIX_PREFIX = "unix:"
 
 
 def parse_attach(attach: str) -> str:
-    """Return the address that a flag means: a path is that of a socket."""
+    """Return the address that `--attach` means; a plain path is that of a unix socket."""
     return attach if ":" in attach else f"{UNIX_PREFIX}{make_absolute(attach, '--attach')}"
 
 
 @asynccontextmanager
 async def connect_remote(arguments: Arguments, token: Path | None, limits: ServiceSettings) -> AsyncGenerator[Stub]:
-    """Open a stub whose calls carry the token; `token` is its file, None for the one beside the socket.
+    """Open a stub whose calls carry the token; `token` is its file, None for the one next to the socket.
 
-    Raises `UsageError` when the token or a certificate cannot be used.
+    Raises `UsageError` if the token or a certificate is unusable.
     """
     address, remote = parse_attach(arguments.attach), arguments.remote
     options: tuple[tuple[str, int | str], ...] = make_client_options(limits)
@@ -50,7 +50,7 @@ async def connect_remote(arguments: Arguments, token: Path | None, limits: Servi
         bearer = read_token(token)
         credentials, name = await _make_credentials(remote, address)
         if name:
-            # A certificate that is trusted for itself need not name the address at which its service is.
+            # A pinned certificate need not contain the host of the address.
             options = (*options, ("grpc.ssl_target_name_override", name))
         channel = grpc.aio.secure_channel(address, credentials, options=options)
     async with channel:
@@ -58,17 +58,17 @@ async def connect_remote(arguments: Arguments, token: Path | None, limits: Servi
 
 
 async def _make_credentials(remote: RemoteArguments, address: str) -> tuple[grpc.ChannelCredentials, str]:
-    """Return the credentials, and the name of the service unless that is the one of its address."""
+    """Return the credentials and the host name to verify, empty for the host of the address."""
     trusted, name = None, ""
     if remote.tls_pin:
-        # Here, since TLS of our own is needed for this alone.
+        # Imported here: only this needs Python's own TLS.
         from yarrow.cli.certificates import resolve_pin
 
         found = await resolve_pin(remote, address)
         trusted, name = found.certificate, found.name
     if not remote.tls_cert:
         return grpc.ssl_channel_credentials(trusted), name
-    # Here, as above.
+    # Imported here for the same reason.
     from yarrow.cli.certificates import load_certificate
 
     own = load_certificate(make_absolute(remote.tls_cert, "--tls-cert"), make_absolute(remote.tls_key, "--tls-key"))
@@ -76,12 +76,12 @@ async def _make_credentials(remote: RemoteArguments, address: str) -> tuple[grpc
 
 
 SYSTEM_OWNERS = (0, 65_534)
-"""Owners of directories above: root, and root as it appears in a user namespace that does not know it."""
+"""User ids that may own a parent directory: root, and root as seen in a user namespace that does not map it."""
 _ADVICE = "attach to a service of your own, or to HOST:PORT with --tls-pin"
 
 
 def check_socket_owner(path: Path) -> None:
-    """Raise `UsageError` when a socket belongs to another user, or others could put their own in its place."""
+    """Raise `UsageError` if a socket belongs to another user, or if others could replace it."""
     status = os.lstat(path)
     if stat.S_ISLNK(status.st_mode):
         raise UsageError(f"{path} is a symlink: name the socket it leads to")
@@ -99,8 +99,8 @@ def _check_folder(folder: Path, path: Path) -> None:
     if not (system.is_owned(status) or status.st_uid in SYSTEM_OWNERS):
         raise UsageError(f"{folder} belongs to another user, who can replace {path.name}: {_ADVICE}")
     if stat.S_ISLNK(status.st_mode):
-        return  # what it leads to is checked as well
-    # Further up many systems give each user a group of their own, which may write.
+        return  # its target is checked as well
+    # Further up, a writable group is accepted: many systems give each user a private group.
     writers = stat.S_IWOTH | stat.S_IWGRP if folder == path.parent else stat.S_IWOTH
     if status.st_mode & writers and (folder == path.parent or not status.st_mode & stat.S_ISVTX):
         raise UsageError(f"{folder} is writable by other users, who can replace {path.name}: chmod go-w {folder}")

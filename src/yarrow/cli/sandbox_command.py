@@ -1,4 +1,4 @@
-"""`yarrow sandbox quarantine`: lists, restores and deletes the files that the sandbox took from commands."""
+"""`yarrow sandbox quarantine`: lists, restores and deletes quarantined files."""
 
 import json
 import os
@@ -24,7 +24,7 @@ _EMPTY_NOTICE = "Quarantine is empty.\n"
 def run_sandbox(words: Sequence[str], *, as_json: bool) -> int:
     """List, restore or delete quarantined files. Raises `UsageError` and `StorageError`."""
     home = home_directory()
-    # Where a service keeps the notes of its sandboxes.
+    # The journal directory of a service's sandboxes.
     store = Path(os.path.realpath(get_user_directory(home, os.environ))) / "sandbox" / STORE
     try:
         match tuple(words):
@@ -75,14 +75,14 @@ def _delete(store: Path, *, is_sure: bool, as_json: bool) -> int:
 
 
 def _confirm(count: int) -> bool:
-    """Ask the user at the terminal. Raises `UsageError` where there is none."""
+    """Ask the user at the terminal. Raises `UsageError` without one."""
     if not (os.isatty(0) and os.isatty(2)):
         raise UsageError("deleting the quarantine needs a confirmation: add --yes")
-    # What was typed before the question is no answer to it.
+    # Input typed before the question is not an answer to it.
     system.flush_input(0)
     os.write(2, f"Delete {_format_count(count)} for good? [y/N] ".encode())
     line = sys.stdin.buffer.readline()
-    if not line.endswith(b"\n"):  # Ctrl+D, which is no answer and begins no new line
+    if not line.endswith(b"\n"):  # Ctrl+D, which is not an answer and starts no new line
         os.write(2, b"\n")
         return False
     return line.strip().lower() in (b"y", b"yes")
@@ -111,5 +111,5 @@ def _fields(entry: QuarantineEntry) -> dict[str, Any]:
 
 
 def _text(path: Path) -> str:
-    """Return a path for JSON; bytes that are no UTF-8 are replaced."""
+    """Return a path for JSON; bytes that are not UTF-8 are replaced."""
     return os.fsencode(path).decode("utf-8", "replace")

@@ -22,7 +22,7 @@ from yarrow.service.tls_certificate import TlsCertificate, compute_fingerprint, 
 
 
 async def run_serve(context: CliContext) -> ExitCode:
-    """Serve on a socket of this machine, and on the network when that is asked for. Raises `UsageError`."""
+    """Serve on a unix socket and, with `--listen`, on the network. Raises `UsageError`."""
     settings, added = context.loaded.settings, context.extensions.contributions
     for notice in (*context.loaded.notices, *added.warnings):
         print_error(notice, ExitCode.DONE)
@@ -44,7 +44,7 @@ async def run_serve(context: CliContext) -> ExitCode:
 
 
 def _make_listen_config(context: CliContext) -> ListenConfig:
-    """Return where to listen; token and certificate are made when they are not there. Raises `UsageError`."""
+    """Return the listen configuration; create a missing token or certificate. Raises `UsageError`."""
     if not system.HAS_UNIX_SOCKETS:
         raise UsageError(
             "yarrow serve needs a unix socket, which this system does not have: run it in WSL, or on another machine "
@@ -67,7 +67,7 @@ def _make_listen_config(context: CliContext) -> ListenConfig:
 
 
 def _list_protected_files(context: CliContext, listening: ListenConfig) -> tuple[Path, ...]:
-    """Return the files by which whoever has them is let in, taken for the service, or keeps it from starting."""
+    """Return the files with which a program can access the service, impersonate it or keep it from starting."""
     remote = context.arguments.remote
     beside = token_path_for(listening.socket)
     own = (listening.socket, lock_path_for(listening.socket), beside, find_token_file(remote) or beside)
@@ -92,13 +92,13 @@ def _make_tcp_address(context: CliContext, folder: Path) -> TcpAddress:
 
 
 MAX_OPEN_FILES = 65_536
-"""Open files asked for where the hard limit allows more: some programs that commands start count up to the limit."""
+"""Maximum open files to request even if the hard limit is higher: some child programs loop up to the limit."""
 RESERVED_FILES = 256
-"""Open files kept for sessions, runs and programs; connections share the rest."""
+"""Open files reserved for sessions, runs and programs; connections share the rest."""
 MIN_CONNECTIONS = 16
 
 
 def fit_connections(limits: ServiceSettings) -> ServiceSettings:
-    """Raise the limit on open files, which is often 1,024, and return `limits` with the connections that fit in it."""
+    """Raise the limit on open files, which is often 1,024; return `limits` with as many connections as fit."""
     fitting = max(system.raise_open_file_limit(MAX_OPEN_FILES) - RESERVED_FILES, MIN_CONNECTIONS)
     return replace(limits, connections=min(limits.connections, fitting))

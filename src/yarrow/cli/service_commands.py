@@ -47,11 +47,11 @@ from yarrow.v1 import agent_pb2 as pb
 T = TypeVar("T")
 
 DUMB_TERMINALS = ("", "dumb", "unknown")
-"""Names of terminals on which nothing can be drawn again."""
+"""Values of TERM for terminals that cannot redraw."""
 
 
 def run_service_command(arguments: Arguments, given: Sequence[ExtensionFunction]) -> ExitCode:
-    """Do what the arguments ask for and return how it ended. Raises `YarrowError`."""
+    """Run the command that the arguments select and return its exit code. Raises `YarrowError`."""
     gc.freeze()
     gc.enable()
     open_standard_descriptors()
@@ -66,7 +66,7 @@ def run_service_command(arguments: Arguments, given: Sequence[ExtensionFunction]
     if not arguments.attach:
         extensions = _load_extensions(loaded, home, given, before=lambda: out.append(redirect_stdout()))
     with ExitStack() as undo:
-        # What is refused before the command has them would leave the extensions' threads waiting.
+        # An error before the command owns the extensions would leave their threads waiting.
         undo.callback(extensions.abandon)
         loaded = loaded.add_providers(extensions.contributions.providers)
         loaded.check_providers(extensions.contributions.providers)
@@ -76,7 +76,7 @@ def run_service_command(arguments: Arguments, given: Sequence[ExtensionFunction]
 
 
 def _select_command(context: CliContext) -> Coroutine[Any, Any, ExitCode]:
-    """Return what is to be done, with all that it needs read."""
+    """Return the command to run, with all its input read."""
     arguments, loaded = context.arguments, context.loaded
     if arguments.command == "serve":
         from yarrow.cli.serve_command import run_serve
@@ -93,7 +93,7 @@ def _select_command(context: CliContext) -> Coroutine[Any, Any, ExitCode]:
 
         cwd = "" if arguments.resume else working_directory()
         return run_export(context, cwd) if arguments.export else run_sessions(context, cwd)
-    # A session that is named has a directory of its own; the one of the request has to be there, and is not used.
+    # A resumed session has its own directory; the request's must exist but is not used.
     cwd = str(Path(os.sep).absolute()) if arguments.resume else working_directory()
     _probe_sandbox(context)
     if arguments.raw and os.isatty(context.out):
@@ -114,16 +114,16 @@ def _select_command(context: CliContext) -> Coroutine[Any, Any, ExitCode]:
 
 
 def _probe_sandbox(context: CliContext) -> None:
-    """Have it found out whether there is a sandbox while the rest is made ready; a dry run starts nothing."""
+    """Start probing for a sandbox while the rest is prepared; a dry run starts no process."""
     arguments, settings = context.arguments, context.loaded.settings
-    # Of a session that is there it shows only later whether it is one.
+    # An existing session shows only later whether it is a dry run.
     is_made = not (arguments.attach or arguments.resume or arguments.newest)
     if is_made and settings.sandbox != "off" and not settings.dry_run:
         start_probe()
 
 
 def _is_interactive(context: CliContext) -> bool:
-    """Whether nothing is asked for and a person sits at both ends."""
+    """Return whether no prompt is given and both standard input and the output are a terminal."""
     arguments = context.arguments
     return not (arguments.has_prompt or arguments.json) and os.isatty(0) and os.isatty(context.out)
 
@@ -131,14 +131,14 @@ def _is_interactive(context: CliContext) -> bool:
 def _load_extensions(
     loaded: LoadedSettings, home: Path, given: Sequence[ExtensionFunction], *, before: Callable[[], None]
 ) -> LoadedExtensions:
-    """Load the extensions; a configured file with a relative path lies below the person's own directory."""
+    """Load the extensions; a relative path in the settings starts at Yarrow's user directory."""
     users = get_user_directory(home, os.environ).absolute()
     files = [users / Path(text).expanduser() for text in loaded.settings.extensions]
     return load_extensions(files, functions=given, tools=[tool.name for tool in BUILTIN_TOOLS], on_first=before)
 
 
 def _run_until_done(doing: Coroutine[Any, Any, ExitCode]) -> ExitCode:
-    """Run it; an interrupt, a hang-up or a request to end cancels it, and what it opened is closed first."""
+    """Run a command; SIGINT, SIGHUP or SIGTERM cancels it, and it closes what it opened before this returns."""
 
     async def guarded() -> ExitCode:
         task = asyncio.ensure_future(doing)
@@ -195,10 +195,10 @@ async def _list_models(context: CliContext) -> ExitCode:
 
 
 async def print_models(stub: Stub, provider: str, *, json: bool, out: Sink, err: Sink) -> None:
-    """Print the models of a provider, of the one in force when it is empty: one name a line, or one object a line.
+    """Print the models of a provider, of the selected one if it is empty: one name or one object per line.
 
-    An object has `name`, `contextWindow` in tokens (0 is unknown) and `provider`. That there are none is told
-    on `err`. Raises `aio.AioRpcError`.
+    An object has `name`, `contextWindow` in tokens (0 if unknown) and `provider`. If there are none, a notice goes to
+    `err`. Raises `aio.AioRpcError`.
     """
     response = await stub.ListModels(pb.ListModelsRequest(provider=provider))
     if not response.models:
@@ -213,7 +213,7 @@ async def print_models(stub: Stub, provider: str, *, json: bool, out: Sink, err:
 
 
 async def _start_terminal_ui(context: CliContext, request: pb.PromptRequest) -> ExitCode:
-    """Run the terminal UI, which is loaded while what is typed is kept. Raises what it does."""
+    """Run the terminal UI; keys typed while it loads are kept. Raises as `run_terminal_ui`."""
     from yarrow.cli.type_ahead import TypeAhead
 
     with TypeAhead(0) as ahead:

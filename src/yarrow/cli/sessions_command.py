@@ -1,4 +1,4 @@
-"""Runs what is about saved sessions: `yarrow sessions`, `--export`, and commands such as `/stats` for a prompt."""
+"""Commands on saved sessions: `yarrow sessions`, `--export`, and slash commands such as `/stats` as a prompt."""
 
 from yarrow.cli.arguments import Arguments
 from yarrow.cli.cli_context import CliContext, open_service
@@ -21,7 +21,7 @@ from yarrow.v1 import agent_pb2 as pb
 __all__ = ["is_command", "reject_unknown_command", "run_export", "run_sessions", "run_slash_command"]
 
 SESSIONLESS_COMMANDS = ("tree", "import", "resume")
-"""Commands of the table that are about no session in particular."""
+"""Slash commands that are not about a particular session."""
 TERMINAL_COMMANDS = {
     "new": "a prompt without -c or -r begins another session",
     "model": "use -m MODEL",
@@ -34,7 +34,7 @@ TERMINAL_COMMANDS = {
     "quit": "nothing here waits to be left",
     "exit": "nothing here waits to be left",
 }
-"""Commands of the terminal UI alone, and what does the same for a single prompt."""
+"""Slash commands only of the terminal UI, and the equivalent of each for a single prompt."""
 
 
 async def run_sessions(context: CliContext, cwd: str) -> ExitCode:
@@ -54,7 +54,7 @@ async def run_sessions(context: CliContext, cwd: str) -> ExitCode:
 
 
 async def run_export(context: CliContext, cwd: str) -> ExitCode:
-    """Write a session to a file: the one that is named, else the newest of `cwd`."""
+    """Export a session to a file: the one given with `-r`, otherwise the newest of `cwd`."""
     path = make_absolute(context.arguments.export, "--export")
     async with open_service(context) as stub, OutputWriter(out=context.out) as output:
         session_id = await find_named_session(stub, context.arguments, cwd)
@@ -72,7 +72,7 @@ async def run_export(context: CliContext, cwd: str) -> ExitCode:
 async def run_slash_command(
     context: CliContext, stub: Stub, request: pb.PromptRequest, *, output: OutputWriter
 ) -> ExitCode:
-    """Do what a command of the table says that stands where a prompt could, and print its answer."""
+    """Run a slash command given as the prompt, and print its answer."""
     arguments = context.arguments
     name = request.text[1:].split(None, 1)[0]
     session_id, cwd = "", request.cwd
@@ -102,9 +102,9 @@ async def run_slash_command(
 
 
 async def reject_unknown_command(stub: Stub, request: pb.PromptRequest, *, resume: str = "") -> str:
-    """Return what is wrong with a line that begins like a command and is none, nor a template; empty when nothing is.
+    """Return the error for a line that starts like a command but is neither a command nor a template; else empty.
 
-    A text of several lines is a text. `resume` is the session that a flag names, which has a project of its own.
+    A text of several lines is never a command. `resume` is the session given with `-r`, which has its own project.
     """
     text = request.text.strip()
     if "\n" in text:
@@ -140,8 +140,8 @@ async def get_cwd(stub: Stub, session_id: str) -> str:
 
 
 async def find_named_session(stub: Stub, arguments: Arguments, cwd: str) -> str:
-    """Return the id of the session that the flags name, else of the newest of `cwd`.
+    """Return the id of the session given with `-r`, otherwise of the newest of `cwd`.
 
-    Raises `SessionNotFound`, and `aio.AioRpcError` when the service knows none or several.
+    Raises `SessionNotFound`, and `aio.AioRpcError` if no session or several match.
     """
     return await find_session(stub, arguments.resume) if arguments.resume else await find_newest_session(stub, cwd)

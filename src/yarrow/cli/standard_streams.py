@@ -1,25 +1,25 @@
-"""Standard output and error of a command that ends with what it prints."""
+"""Standard output and error of commands that print once and exit."""
 
 from yarrow.cli.exit_codes import ExitCode
 
 
 def print_error(message: str, code: ExitCode) -> ExitCode:
-    """Say on standard error what is wrong, in characters that no terminal obeys; return the code."""
+    """Print a message on standard error, without control characters; return the code."""
     import os
     from contextlib import suppress
 
     from yarrow.client.sanitizer import sanitize
 
     text = "\n".join(sanitize(line) for line in message.splitlines())
-    # Standard error that is closed or full leaves nobody to tell; the code still says it. Nor is anything left in a
-    # buffer, which the interpreter would try again to write at its end.
+    # If standard error is closed or full, only the code reports the error. Nothing stays in a buffer, which the
+    # interpreter would try to write again at exit.
     with suppress(OSError):
         os.write(2, f"yarrow: {text}\n".encode("utf-8", "backslashreplace"))
     return code
 
 
 def write_stdout(text: str) -> int:
-    """Print what ends the program; that nobody reads it is no error. Raises `StorageError`."""
+    """Print the output of a command; a closed pipe is not an error. Raises `StorageError`."""
     import errno
     import os
 

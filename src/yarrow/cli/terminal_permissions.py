@@ -13,27 +13,27 @@ from yarrow.client.permission_prompts import PermissionUI, TypedAnswer
 from yarrow.platform import system
 
 QUIET_SECONDS = 1.0
-"""Seconds after the question, and after the key before, at which the first key of an answer comes at the earliest."""
+"""Minimum seconds between the question, or the previous key, and the first key of an answer."""
 END_OF_INPUT = "\x04"
-"""Ctrl+D: the end of input, in an empty line."""
+"""Ctrl+D, the end of input on an empty line."""
 _ERASE, _ERASE_WORD, _ERASE_LINE = "\x7f\b", "\x17", "\x15"
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?", re.DOTALL)
 
 
 class TypedLine:
-    """Takes keys with the time at which they came."""
+    """Line being typed; the times of its keys distinguish an answer from text typed for something else."""
 
     def __init__(self, text: str, shown_at: float) -> None:
-        """`text` is what was typed already when the question was shown."""
+        """Start with `text`, typed before the question was shown."""
         self.text = text
         self.echo = ""
-        """What is to be shown of the keys taken since it was last emptied."""
+        """Text to echo for the keys since it was last cleared."""
         self._is_early = bool(text)
         self._shown_at = shown_at
         self._last_at = shown_at
 
     def feed(self, keys: str, at: float) -> list[TypedAnswer]:
-        """Return the lines that end with these keys. A line with keys behind it is pasted, and no answer."""
+        """Return the lines that these keys complete. A line followed by more keys was pasted and is not an answer."""
         keys = _SEQUENCE.sub("", keys.replace("\r\n", "\n"))
         lines: list[TypedAnswer] = []
         for index, key in enumerate(keys):
@@ -76,15 +76,15 @@ def _width(character: str) -> int:
 
 
 MAX_READ_BYTES = 1 << 16
-"""Bytes taken from the terminal at one time."""
+"""Maximum bytes per read from the terminal."""
 
 
 def open_permission_ui(
     output: OutputWriter, *, descriptor: int = 0, keep: Callable[[str], None] | None = None
 ) -> PermissionUI | None:
-    """Return the user when both standard input and standard error are a terminal that is ours, else None.
+    """Return the UI if standard input and standard error are a terminal and we are in its foreground, else None.
 
-    `keep` takes text that was typed for something else, as it came; without it such lines are sent to the run.
+    `keep` receives text typed for something else, unchanged; without it such lines are sent to the run.
     """
     there = output.err.is_terminal and os.isatty(descriptor) and not system.is_in_background(descriptor)
     return _TerminalPermissionUI(output, descriptor, keep) if there else None
@@ -97,14 +97,14 @@ class _TerminalPermissionUI:
         self._keep = keep
         self._decode = getincrementaldecoder("utf-8")("replace").decode
         self._text = ""
-        """The beginning of a line."""
+        """Start of an unfinished line."""
 
     async def answer(self, question: str) -> TypedAnswer:
-        """Show a question, its last line as a prompt, and return the next line that is typed."""
+        """Show a question, with its last line as the prompt, and return the next line typed."""
         said, _, prompt = question.rpartition("\n")
         with system.set_cbreak_mode(self._descriptor) as is_ours:
             lines = self._take_typed_ahead() if is_ours else []
-            # The terminal has echoed the beginning of a line where the question is to stand.
+            # The terminal has already echoed the start of a line, so the question starts on the next.
             begins = "\n" if self._text else ""
             self._output.err.write(begins + (f"{said}\n" if said else "") + prompt + self._text)
             await self._output.flush()
@@ -125,17 +125,16 @@ class _TerminalPermissionUI:
         return TypedAnswer("\n".join(one.text for one in lines if not one.is_end), is_answer=False)
 
     def keep(self, text: str) -> bool:
-        """Keep a line for later; return False when nothing takes it later."""
+        """Keep a line for later; return False if it has no later reader."""
         if self._keep is not None:
             self._keep(f"{text}\n")
         return self._keep is not None
 
     def tell(self, text: str) -> None:
-        """Show a line."""
         self._output.err.write(f"{text}\n")
 
     def _take_typed_ahead(self) -> list[TypedAnswer]:
-        """Take what was typed before the question: return its whole lines and keep the beginning of the next."""
+        """Return the whole lines typed before the question, and keep the start of the next."""
         *lines, self._text = (self._text + self._read_pending().replace("\r", "\n").replace("\0", "")).split("\n")
         return [TypedAnswer(text, is_answer=False) for text in lines]
 
@@ -146,7 +145,7 @@ class _TerminalPermissionUI:
         return self._decode(data)
 
     async def _read_keys(self, line: TypedLine) -> tuple[float, str]:
-        """Return the next keys, and when the first of them came; the end of input as the keys that say so."""
+        """Return the time of the next keys, and the keys; the end of input is Ctrl+D, after Enter if needed."""
         at: list[float] = []
         data = await read_terminal(self._descriptor, MAX_READ_BYTES, lambda: at.append(time.monotonic()))
         if not data:
@@ -154,14 +153,14 @@ class _TerminalPermissionUI:
         return at[0], self._decode(data)
 
     def _push_back(self, begun: str) -> None:
-        """Leave the beginning of a line to what reads the rest of it, or to the next question."""
+        """Hand the start of a line to the reader of its rest, or keep it for the next question."""
         self._text = "" if self._keep else begun
         if self._keep:
             self._keep(begun)
 
 
 async def read_terminal(descriptor: int, max_bytes: int, on_input: Callable[[], object] = lambda: None) -> bytes:
-    """Wait until something was typed at a terminal, call `comes`, and return it; nothing at the end of input."""
+    """Wait for input from a terminal, call `on_input`, and return the input; empty at the end of input."""
     loop = asyncio.get_running_loop()
     typed = asyncio.Event()
     system.watch_readable(loop, descriptor, typed.set)

@@ -24,9 +24,9 @@ from yarrow.v1 import agent_pb2 as pb
 
 
 async def run_terminal_ui(context: CliContext, request: pb.PromptRequest, ahead: TypeAhead) -> ExitCode:
-    """Run the terminal UI until the person leaves it, or their terminal is closed.
+    """Run the terminal UI until the user quits or the terminal is closed.
 
-    Raises `aio.AioRpcError` when no session can be opened.
+    Raises `aio.AioRpcError` if no session can be opened.
     """
     try:
         session_id = await _run(context, request, ahead)
@@ -42,7 +42,7 @@ async def run_terminal_ui(context: CliContext, request: pb.PromptRequest, ahead:
 
 
 async def _run(context: CliContext, request: pb.PromptRequest, ahead: TypeAhead) -> str:
-    """Run the terminal UI; return the id of the session that was open last."""
+    """Run the terminal UI; return the id of the last open session."""
     with os.fdopen(os.dup(context.out), "w", encoding=sys.stdout.encoding, errors="replace") as out:
         ends = make_terminal(sys.stdin, out, os.environ, original_modes=ahead.original_modes)
         context = await ensure_backend(context, ends, before=ahead.read_pending)
@@ -65,20 +65,20 @@ async def _run(context: CliContext, request: pb.PromptRequest, ahead: TypeAhead)
 
 
 MAX_LINES = 200
-"""That are shown in all; then one says that there are more, and they are dropped."""
+"""Maximum captured lines shown; a notice follows, and later lines are dropped."""
 MAX_LINE_CHARACTERS = 2_000
-"""Characters of a line that are shown."""
+"""Maximum characters shown of a line."""
 _CHUNK = 1 << 16
 
 
 class StdoutCapture:
-    """Standard output and error, as far as they are the terminal, for one `with`.
+    """Context manager that captures standard output and error if they are the terminal.
 
-    They are read by a thread: what prints in the event loop's own thread must never wait for that loop.
+    A thread reads them: code that prints in the event loop's own thread must never wait for that loop.
     """
 
     def __init__(self, on_line: Callable[[str], None]) -> None:
-        """`note` is called in the event loop with each line."""
+        """`on_line` is called in the event loop with each line."""
         self._on_line = on_line
         self._loop = asyncio.get_running_loop()
         self._saved: dict[int, int] = {}
@@ -86,7 +86,7 @@ class StdoutCapture:
         self._left = MAX_LINES
 
     def __enter__(self) -> Self:
-        """Take both."""
+        """Start the capture."""
         self._saved = {descriptor: os.dup(descriptor) for descriptor in (1, 2) if os.isatty(descriptor)}
         self._source, sink = os.pipe()
         self._over, self._end = os.pipe()
@@ -100,7 +100,7 @@ class StdoutCapture:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give both back; a program that still prints to what is closed now is told so by the system."""
+        """Restore both; a program that still writes to the capture gets an error from the system."""
         for descriptor, saved in self._saved.items():
             os.dup2(saved, descriptor)
             os.close(saved)
@@ -113,7 +113,7 @@ class StdoutCapture:
         while self._source in select.select([self._source, self._over], [], [])[0]:
             data = os.read(self._source, _CHUNK)
             *lines, self._rest = (self._rest + data).split(b"\n")
-            # A line without an end is shown when it has grown long, or when nothing more can come.
+            # An unterminated line is shown once it is long, or when nothing more can come.
             if len(self._rest) > MAX_LINE_CHARACTERS or (not data and self._rest):
                 lines, self._rest = [*lines, self._rest], b""
             for line in filter(None, lines[: self._left + 1]):

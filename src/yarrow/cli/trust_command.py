@@ -1,4 +1,4 @@
-"""`yarrow trust`: shows what a project's file would change, and remembers or forgets that the user trusts it."""
+"""`yarrow trust`: shows what a project's settings would change, and grants or revokes trust in them."""
 
 import json
 import os
@@ -25,20 +25,20 @@ from yarrow.errors import ConfigError, UsageError
 from yarrow.platform import system
 
 SHORT_HASH_DIGITS = 12
-"""Digits of a hash that are shown."""
+"""Digits shown of a hash."""
 _NO_PROJECT = "there is no .yarrow/config.json here or above, below your home directory"
 _SENSITIVE = (
     r"\.(?:baseUrl|headers|apiKeyEnv|extraBody|script|models|chatTemplate)\b|^  (?:sessionDir|workspace|bash)\b"
 )
 _SENSITIVE_HEADING = "Of that, what decides where your code and your keys go, and what may be read and written:\n"
 MAX_LINES = 100
-"""Of each kind that are shown; of more the number is told."""
+"""Maximum entries shown per kind; the rest are counted."""
 _MASKED_KEYS = frozenset({"headers"})
-"""What stays hidden of the project's own values: a body that it adds to requests is to be judged."""
+"""Keys whose values stay masked in the project's own settings; a body added to requests is shown for review."""
 
 
 def run_trust(words: Sequence[str]) -> int:
-    """Show, grant, revoke or list. Raises `UsageError`, `ConfigError` and `StorageError`."""
+    """Show, grant, revoke or list trust. Raises `UsageError`, `ConfigError` and `StorageError`."""
     home = home_directory()
     cwd = nearest_directory(home)
     match tuple(words):
@@ -67,7 +67,7 @@ def _show_and_ask(home: Path, cwd: Path) -> int:
         return write_stdout("To take it back: yarrow trust revoke\n")
     if not (os.isatty(0) and os.isatty(1)):
         return write_stdout("To trust exactly this content: yarrow trust grant\n")
-    # What was typed before the question is no answer to it.
+    # Input typed before the question is not an answer to it.
     system.flush_input(0)
     write_stdout("Trust exactly this content? [y/N] ")
     if sys.stdin.buffer.readline().strip().lower() in (b"y", b"yes"):
@@ -83,7 +83,7 @@ def _grant(project: ProjectFile, home: Path) -> int:
 def _revoke(home: Path, cwd: Path) -> int:
     directory = get_user_directory(home, os.environ)
     hashes = read_trust_store(directory).hashes
-    # By the path alone, since what is trusted may be gone, or no longer be readable.
+    # Looked up only by path, since a trusted file may be missing or unreadable by now.
     for path in list_project_files(cwd, home):
         if (key := get_trust_key(path)) in hashes:
             revoke(directory, key)
@@ -116,11 +116,11 @@ def _describe_state(key: str, digest: str) -> str:
 
 
 def _format_report(project: ProjectFile, home: Path) -> str:
-    """Return what a project's file is and what trusting it would change."""
+    """Return a description of a project's file and of what trusting it would change."""
     if project.notice:
         print_error(project.notice, ExitCode.DONE)
     standings = (TrustState.UNTRUSTED, TrustState.TRUSTED)
-    # Variables are left out: what one hides today would come into force when it is gone.
+    # Other variables are ignored: a value that one overrides today would take effect once it is unset.
     environment = {name: text for name, text in os.environ.items() if name in ("YARROW_CONFIG", "YARROW_HOME")}
     present, granted = (
         load_with_project(
@@ -137,7 +137,7 @@ def _format_report(project: ProjectFile, home: Path) -> str:
     ]
     changes = _list_changes(present, granted)
     what = "Trusting it changes:\n" if changes else "Trusting it changes nothing.\n"
-    # What matters comes last, where it is seen, however much a file holds besides.
+    # Sensitive changes come last, where they are seen however long the file is.
     weighty = [line for line in changes if re.search(_SENSITIVE, line.partition(":")[0])]
     others = [line for line in changes if line not in weighty]
     heading = [_SENSITIVE_HEADING] if weighty and others else []
@@ -150,7 +150,7 @@ def _cap_lines(lines: list[str]) -> list[str]:
 
 
 def _list_changes(present: LoadedSettings, granted: LoadedSettings) -> list[str]:
-    """Return a line for each value that is another once the project's file is trusted."""
+    """Return a line for each value that changes if the project's file is trusted."""
     before, after = merge_layers(present.layers), merge_layers(granted.layers)
     defaults = msgspec.to_builtins(Settings())
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Keeps what is typed while the terminal UI starts: it is not echoed, not lost, and becomes no other key."""
+"""Buffer for keys typed while the terminal UI starts; they are not echoed, lost or changed."""
 
 import os
 import select
@@ -8,24 +8,24 @@ from typing import Self
 from yarrow.client.tui.terminal_modes import get_modes, set_modes, to_cbreak
 
 MAX_READ_BYTES = 1 << 16
-"""Bytes taken of the terminal at one time; it keeps fewer itself."""
+"""Maximum bytes per read from the terminal, which itself buffers fewer."""
 MAX_READS = 64
-"""Of them at one time: what is left is read as keys later."""
+"""Maximum reads per call; the rest is read as keys later."""
 _COOKED_KEYS = bytes.maketrans(b"\n\0", b"\r\x04")
-"""What a terminal that reads by lines makes of Enter and of Ctrl+D, back to these."""
+"""Maps the characters that a line-buffered terminal delivers for Enter and Ctrl+D back to these keys."""
 
 
 class TypeAhead:
-    """A terminal that keys are only taken of later, for one `with`; then it is as it was."""
+    """Context manager that buffers the keys of a terminal without echo, then restores its modes."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._typed = b""
         self.original_modes = get_modes(descriptor)
-        """How the terminal was; empty when it was closed."""
+        """Modes of the terminal before; empty if it was closed."""
 
     def __enter__(self) -> Self:
-        """Take keys one by one from now on, and those that were pressed before."""
+        """Turn off line buffering and echo, and read the keys pressed before."""
         set_modes(self._descriptor, to_cbreak(self.original_modes))
         self.read_pending()
         self._typed = self._typed.translate(_COOKED_KEYS)
@@ -34,11 +34,11 @@ class TypeAhead:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the terminal as it was."""
+        """Restore the modes of the terminal."""
         set_modes(self._descriptor, self.original_modes)
 
     def read_pending(self) -> None:
-        """Take what was typed until now: it is not meant for what is shown next."""
+        """Read the keys typed until now, which are not meant for what is shown next."""
         for _ in range(MAX_READS):
             if not select.select([self._descriptor], [], [], 0)[0]:
                 break
@@ -51,7 +51,7 @@ class TypeAhead:
             self._typed += data
 
     def take_text(self) -> str:
-        """Return all that was typed until now, once."""
+        """Return everything typed until now, and clear the buffer."""
         self.read_pending()
         typed, self._typed = self._typed, b""
         return typed.decode("utf-8", "replace")

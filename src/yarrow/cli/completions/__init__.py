@@ -1,4 +1,4 @@
-"""Scripts that complete a command line in bash, zsh and fish, made from the tables of flags and commands."""
+"""Completion scripts for bash, zsh and fish, generated from the tables of flags and commands."""
 
 from yarrow.cli.flags import COMPLETION_SHELLS
 
@@ -7,7 +7,7 @@ __all__ = ["COMPLETION_SHELLS", "make_script"]
 
 def make_script(shell: str) -> str:
     """Return the script for one of `COMPLETION_SHELLS`."""
-    # Each in its place, since a shell asks for one of them.
+    # Each is imported where it is used: a shell asks for only one.
     match shell:
         case "bash":
             from yarrow.cli.completions.bash import make_bash_script

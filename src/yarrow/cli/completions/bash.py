@@ -1,4 +1,4 @@
-"""The completion of bash; it runs in bash 3.2 too, which macOS has."""
+"""Bash completion; it also runs in bash 3.2, the version of macOS."""
 
 from collections.abc import Iterable
 
@@ -63,7 +63,7 @@ complete -F _yarrow yarrow
 
 
 def make_bash_script() -> str:
-    """Return the script."""
+    """Return the bash completion script."""
     values = (f"    {'|'.join(flag.names)}) {_offer(find_value(flag))}; return ;;" for flag in FLAGS if flag.value)
     words = [f'    "{command} 3 "*) {_list(found)} ;;' for command, found in COMMAND_WORDS.items() if found]
     words += [f'    "sessions 4 {word}") _yarrow_ids ;;' for word in SESSION_ID_WORDS]

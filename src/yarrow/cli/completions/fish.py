@@ -1,4 +1,4 @@
-"""The completion of fish."""
+"""Fish completion."""
 
 from yarrow.cli.completions.values import LOOKUPS, QUARANTINE_WORDS, SESSION_ID_WORDS, FlagValue, ValueKind, find_value
 from yarrow.cli.flags import COMMAND_WORDS, COMMANDS, FLAGS, Flag
@@ -19,7 +19,7 @@ complete -c yarrow -n 'string match -q "@*" -- (commandline -ct)' \\
 
 
 def make_fish_script() -> str:
-    """Return the script."""
+    """Return the fish completion script."""
     lines = [_HEAD % LOOKUPS]
     lines += [_row("__yarrow_after", name, text) for name, text in COMMANDS.items()]
     lines += [_row(f"__yarrow_after {name}", " ".join(words), "") for name, words in COMMAND_WORDS.items() if words]

@@ -1,4 +1,4 @@
-"""What may follow a flag or a command, as each shell needs to know it."""
+"""Completion candidates for the values of flags and commands, shared by all shells."""
 
 from enum import Enum, auto
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from yarrow.config.settings import BUILT_IN_PROVIDERS
 
 
 class ValueKind(Enum):
-    """Where the candidates for a value come from."""
+    """Source of the candidates for a value."""
 
     WORDS = auto()
     MODELS = auto()
@@ -18,7 +18,7 @@ class ValueKind(Enum):
 
 
 class FlagValue(NamedTuple):
-    """What a value can be; `words` are those of `ValueKind.WORDS`, and `texts` says what each does if that is known."""
+    """Candidates for a value; `words` are those of `ValueKind.WORDS`, `texts` the description of each, if any."""
 
     kind: ValueKind
     words: tuple[str, ...] = ()
@@ -26,12 +26,12 @@ class FlagValue(NamedTuple):
 
 
 LOOKUPS = {
-    # What a server calls its models is data: a name that a shell could take for more than a name is not offered.
+    # Model names are data from a server: a name with characters that a shell could interpret is not offered.
     "models": "yarrow --list-models 2>/dev/null </dev/null | grep -E '^[A-Za-z0-9._:/@+-]+$'",
-    # The end of each id, as it is typed, two blanks, and what the list says of it: when it changed, and its title.
+    # Each line has the end of an id, as the user types it, two blanks, and the session's last change and title.
     "sessions": "yarrow sessions 2>/dev/null </dev/null | grep -E '^[A-Za-z0-9_-]+  '",
 }
-"""The commands that print the candidates that only a running Yarrow knows, one a line."""
+"""Commands that print the candidates that only a running Yarrow knows, one per line."""
 
 _TEXTS = {
     "permissions": {
@@ -46,16 +46,16 @@ _TEXTS = {
         "strict": "the same without network, or nothing runs",
     },
 }
-"""What the values of flags do, in few words."""
+"""Short descriptions of the values of flags."""
 _FILES = ("PATH", "FILE", "ADDRESS")
 QUARANTINE_WORDS = ("list", "restore", "empty")
-"""Words that follow `yarrow sandbox quarantine`."""
+"""Subcommands of `yarrow sandbox quarantine`."""
 SESSION_ID_WORDS = ("show", "stats", "branch", "fork", "rebase", "merge", "compact", "export", "name", "delete")
-"""Words of `yarrow sessions` that a session's id follows."""
+"""Subcommands of `yarrow sessions` that are followed by a session id."""
 
 
 def find_value(flag: Flag) -> FlagValue:
-    """Return what follows a flag."""
+    """Return the candidates for the value of a flag."""
     if flag.choices:
         texts = _TEXTS.get(flag.key, {})
         return FlagValue(ValueKind.WORDS, flag.choices, tuple(texts[word] for word in flag.choices) if texts else ())

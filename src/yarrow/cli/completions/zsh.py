@@ -1,4 +1,4 @@
-"""The completion of zsh."""
+"""Zsh completion."""
 
 from yarrow.cli.completions.values import LOOKUPS, QUARANTINE_WORDS, SESSION_ID_WORDS, FlagValue, ValueKind, find_value
 from yarrow.cli.flags import COMMAND_WORDS, COMMANDS, FLAGS, Flag
@@ -36,7 +36,7 @@ if [[ $funcstack[1] == _yarrow ]]; then _yarrow "$@"; else compdef _yarrow yarro
 
 
 def make_zsh_script() -> str:
-    """Return the script."""
+    """Return the zsh completion script."""
     words = [f'    "{command} 3 "*) compadd {" ".join(found)} ;;' for command, found in COMMAND_WORDS.items() if found]
     words += [f'    "sessions 4 {word}") _yarrow_sessions ;;' for word in SESSION_ID_WORDS]
     words.append(f'    "sandbox 4 quarantine") compadd {" ".join(QUARANTINE_WORDS)} ;;')
@@ -49,7 +49,7 @@ def make_zsh_script() -> str:
 
 
 def _flag(flag: Flag) -> str:
-    """Return a flag as `_arguments` reads it: what it excludes, its names, its text and what follows."""
+    """Return the `_arguments` spec of a flag: its exclusions, names, help and value."""
     text = flag.help.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]").replace(":", "\\:")
     value = f":{flag.value.replace(':', ' ')}:{_action(find_value(flag))}" if flag.value else ""
     assign = "=" if flag.value else ""

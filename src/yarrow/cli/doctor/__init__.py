@@ -1,1 +1,1 @@
-"""What `yarrow doctor` looks at: one module for each kind of thing, and how what was found is shown."""
+"""Checks of `yarrow doctor`, one module per subject, and their report."""

@@ -1,4 +1,4 @@
-"""One thing that `yarrow doctor` looked at, and what all of the looking starts from."""
+"""Result of one check of `yarrow doctor`, and the context shared by all checks."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -11,7 +11,7 @@ from yarrow.errors import Code
 
 
 class CheckStatus(StrEnum):
-    """How it is; with FAIL a prompt would not work."""
+    """Status of a check; FAIL means that a prompt would not work."""
 
     OK = "ok"
     WARN = "warn"
@@ -19,7 +19,7 @@ class CheckStatus(StrEnum):
 
 
 class Check(Struct, frozen=True):
-    """What was seen, and unless that is OK one sentence on what to do."""
+    """Result of a check: the finding and, unless it is OK, one sentence on what to do."""
 
     section: str
     name: str
@@ -27,23 +27,23 @@ class Check(Struct, frozen=True):
     seen: str
     todo: str = ""
     ways: tuple[str, ...] = ()
-    """Where there is more than one thing to do: a line for each."""
+    """Alternatives if there is more than one thing to do, one line each."""
     code: Code = Code.INTERNAL
-    """What the prompt would fail with."""
+    """Code of the error that a prompt would fail with."""
 
 
 class CheckContext(Struct, frozen=True):
-    """Where the command stands: directories, variables and the settings in force."""
+    """Input of the checks: directories, environment and effective settings."""
 
     home: Path
     cwd: Path
     environment: Mapping[str, str]
     loaded: LoadedSettings
     extensions: int = 0
-    """How many there are. None is loaded, since what is only looked at must not run; each may add a provider."""
+    """Number of extensions. None is loaded, since a check must not run their code; each may add a provider."""
 
     def shorten_path(self, path: Path) -> str:
-        """Return how a path is told to people."""
+        """Return a path for display, with `~` for the home directory."""
         return f"~/{path.relative_to(self.home)}" if path.is_relative_to(self.home) else str(path)
 
 
@@ -53,7 +53,7 @@ def ok(section: str, name: str, seen: str) -> Check:
 
 
 def warn(section: str, name: str, *, seen: str, todo: str) -> Check:
-    """Return a check that found what does not stop a prompt."""
+    """Return a check that found a problem that does not stop a prompt."""
     return Check(section, name, CheckStatus.WARN, seen, todo)
 
 

@@ -23,20 +23,20 @@ from yarrow.session.head import read_head
 from yarrow.session.ids import is_valid_id
 
 UNSHARED = {"npm": ".npm/_cacache", "pip": ".cache/pip", "uv": ".cache/uv"}
-"""Package managers that know one cache, and where it is below the home."""
+"""Package managers that support only one cache, and its path below the home directory."""
 _NO_BASH = "install bash; commands are run by /bin/sh, and models write them for bash"
 _DUMB_TERMINALS = ("", "dumb", "unknown")
-"""What TERM is where nothing but plain text is shown."""
+"""Values of TERM for terminals that show only plain text."""
 
 
 def check_program() -> list[Check]:
-    """Return what runs here."""
+    """Report the version of Yarrow, of Python and of the system."""
     python = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
     return [ok("yarrow", "version", f"{VERSION}, {python}")]
 
 
 def check_tools(environment: Mapping[str, str]) -> list[Check]:
-    """Return which programs tools find, and what keeps shell commands in."""
+    """Check the programs that tools use, and the sandbox for shell commands."""
     path = environment.get("PATH", os.defpath)
     shell = system.find_shell(environment)
     bash = shell if Path(shell).stem == "bash" else None
@@ -66,7 +66,7 @@ def _check_sandbox(environment: Mapping[str, str]) -> list[Check]:
 
 
 def _caches(home: Path) -> list[Check]:
-    """Return which caches of the home commands cannot use; none where there are none."""
+    """Report the package caches below the home directory that sandboxed commands cannot use."""
     names = [name for name, place in UNSHARED.items() if (home / place).is_dir()]
     if not names:
         return []
@@ -80,7 +80,7 @@ def _check_installed(name: str, found: str | None, todo: str) -> Check:
 
 
 def check_terminal(environment: Mapping[str, str]) -> list[Check]:
-    """Return what standard output is, and whether letters beyond ASCII arrive there."""
+    """Check standard output, and whether the locale supports characters beyond ASCII."""
     return [_check_screen(environment), _check_locale(environment)]
 
 
@@ -96,7 +96,7 @@ def _check_screen(environment: Mapping[str, str]) -> Check:
 
 
 def has_colours(environment: Mapping[str, str]) -> bool:
-    """Return whether standard output shows colours, and nobody said that they are not wanted."""
+    """Return whether standard output shows colours and the user has not turned them off."""
     return os.isatty(1) and not environment.get("NO_COLOR") and environment.get("TERM", "") not in _DUMB_TERMINALS
 
 
@@ -110,20 +110,20 @@ def _check_locale(environment: Mapping[str, str]) -> Check:
 
 
 def is_utf8(environment: Mapping[str, str]) -> bool:
-    """Return whether the locale says that texts are UTF-8."""
+    """Return whether the encoding of the locale is UTF-8."""
     value = next((text for name in ("LC_ALL", "LC_CTYPE", "LANG") if (text := environment.get(name))), "")
     return value.lower().replace("-", "").partition(".")[2].partition("@")[0] == "utf8"
 
 
 SECTION = "storage"
 SCAN_SECONDS = 2.0
-"""For which session files are looked at; then the rest is only counted."""
+"""Time limit in seconds for checking session files; after it the rest are only counted."""
 MIN_FREE_BYTES = 100_000_000
-"""Bytes on the disk below which it is told."""
+"""Minimum free bytes on the disk; with fewer, the check warns."""
 
 
 def check_storage(context: CheckContext) -> list[Check]:
-    """Return how the sessions and the log are; leaves nothing behind."""
+    """Check the sessions and the log; leaves no files behind."""
     own = get_user_directory(context.home, context.environment)
     configured = context.loaded.settings.session_dir
     root = Path(configured).expanduser() if configured else own / "sessions"
@@ -164,9 +164,9 @@ def _check_sessions(context: CheckContext, root: Path) -> Check:
 
 
 def _is_damaged(path: Path) -> bool:
-    """Whether a file has no header that can be read; only its first lines and its end are looked at."""
+    """Return whether a file lacks a readable header; only its first lines and its end are read."""
     try:
-        # A header that had to be made up knows no directory.
+        # A header that had to be made up has no directory.
         return not read_head(path).header.cwd
     except NotFound:
         return False  # removed since it was listed
@@ -197,12 +197,12 @@ def _check_log(context: CheckContext, path: Path) -> Check:
 
 
 def _find_nearest(path: Path) -> Path:
-    """Return the path, or where it is not there the nearest above it that is."""
+    """Return the path, or its nearest existing parent."""
     return next((each for each in (path, *path.parents) if os.path.lexists(each)), path)
 
 
 def _find_directory_problem(directory: Path) -> str:
-    """Return why no file can be made in a directory; empty when it can."""
+    """Return why no file can be created in a directory; empty if one can."""
     try:
         with tempfile.TemporaryFile(dir=directory):
             return ""
@@ -211,7 +211,7 @@ def _find_directory_problem(directory: Path) -> str:
 
 
 def _find_file_problem(path: Path) -> str:
-    """Return why nothing can be added to a file; empty when it can."""
+    """Return why a file cannot be appended to; empty if it can."""
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_APPEND | system.BASE_FLAGS | system.NONBLOCK))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Looks at every provider that is configured or answers, and at the model that a prompt would be sent to."""
+"""Checks of every provider that is configured or answers, and of the model that a prompt would use."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ from yarrow.provider.detection import detect
 
 SECTION = "providers"
 MIN_CONTEXT_WINDOW = 8192
-"""Tokens; with fewer, the tools and a file or two leave no room for work."""
+"""Minimum tokens; in a smaller window the tools and a file or two leave no room for work."""
 AUTODETECTED = ("ollama", "llamacpp", "openai", "local")
-"""Built-in providers that need no configuration where they answer; where they do not, there is nothing to tell."""
+"""Built-in providers that need no configuration if they answer; if they do not, they are not reported."""
 MAX_SHOWN_MODELS = 3
-"""Models that are named as a choice; the rest is left to --list-models."""
+"""Maximum models named as a choice; --list-models lists all."""
 _REPORTED_CODES = (Code.AUTH, Code.QUOTA)
-"""Refusals by what is there and could be used, though nobody configured it."""
+"""Errors reported even for a provider that is not configured, since it exists and could be used."""
 
 
 async def check_providers(context: CheckContext, limit: float) -> list[Check]:
-    """Return what a prompt would be sent to, and what each provider says within `limit` seconds, asked all at once."""
+    """Check which provider a prompt would use, and probe all concurrently for up to `limit` seconds each."""
     checks = list[Check]()
     settings = context.loaded.settings
     name = model = reason = ""
@@ -47,7 +47,7 @@ async def check_providers(context: CheckContext, limit: float) -> list[Check]:
 
 
 async def _choose_provider(context: CheckContext) -> tuple[str, str, str]:
-    """Return the provider and the model that a prompt is sent to, and why. Raises PROVIDER_SETUP when there is none."""
+    """Return the provider and model that a prompt would use, and why. Raises PROVIDER_SETUP if there is none."""
     settings = context.loaded.settings
     if settings.provider:
         return settings.provider, settings.model, f"set by {context.loaded.list_origins()['provider']}"
@@ -77,7 +77,7 @@ def _report_unknown(probe: ProviderProbe) -> Check:
 
 
 def _report_failure(probe: ProviderProbe, error: YarrowError, reason: str) -> Check:
-    """Return what went wrong; `reason` is why a prompt would be sent there, and empty when it would not."""
+    """Report an error of a provider; `reason` is why a prompt would use it, empty if it would not."""
     status = CheckStatus.FAIL if probe.is_chosen else CheckStatus.WARN
     place, key = f"providers.{probe.name}", probe.key_source
     seen, code, todo = error.message, error.code, f"correct {place} in the settings"
@@ -97,13 +97,13 @@ def _report_failure(probe: ProviderProbe, error: YarrowError, reason: str) -> Ch
         case Code.PROVIDER_SETUP if seen.startswith(f"{place}.apiKeyEnv "):
             seen, todo = seen.partition(": export ")[0], f"export {key}=..."
         case Code.PROVIDER_SETUP if seen.startswith(f"{place}.apiKeyCommand "):
-            # What the command said is not shown: it deals in secrets.
+            # The output of the command is not shown, since it may contain secrets.
             seen, todo = seen.partition(": ")[0], "run the command by itself and see what it says"
         case Code.PROVIDER_SETUP if ": " in seen:
             seen, _, todo = seen.partition(": ")
         case _:
             pass
-    # A server that cannot be reached is named by the error.
+    # The error about an unreachable server already names it.
     address = "" if error.code is Code.UNREACHABLE else _format_address(probe)
     why = f"; in force, {reason}" if reason else ""
     return Check(SECTION, probe.name, status, f"{address}{seen}{why}", todo, code=code)
@@ -128,7 +128,7 @@ def _report_answer(probe: ProviderProbe, result: ProbeResult, reason: str) -> li
     key = f"key from {probe.key_source}" if probe.key_source else ""
     seen = f"{_format_address(probe)}{', '.join(filter(None, [time, models, key]))}"
     if not probe.is_server and isinstance(result.info, YarrowError):
-        # What lies on this machine and cannot be run is nothing that is ready.
+        # A model on this machine that cannot run is not ready.
         return _report_unusable(probe, result, reason) if probe.is_configured else []
     if result.models or not result.has_model_list:
         checks = [ok(SECTION, probe.name, seen)]
@@ -140,14 +140,14 @@ def _report_answer(probe: ProviderProbe, result: ProbeResult, reason: str) -> li
 
 
 def _report_unusable(probe: ProviderProbe, result: ProbeResult, reason: str) -> list[Check]:
-    """Return that a provider of this machine itself cannot be used, for a reason that is not in its settings."""
+    """Report that a provider on this machine is unusable for a reason outside its settings."""
     if probe.is_chosen:
         return _check_model(probe, result, reason)
     return [_report_failure(probe, result.info, "")] if isinstance(result.info, YarrowError) else []
 
 
 def _check_model(probe: ProviderProbe, result: ProbeResult, reason: str) -> list[Check]:
-    """Return how the model is that a prompt would be sent to."""
+    """Check the model that a prompt would use."""
     info = result.info
     if isinstance(info, YarrowError):
         failed = _report_failure(probe, info, reason)
@@ -182,7 +182,7 @@ def _check_window(probe: ProviderProbe, info: ProviderInfo, entry: ModelEntry | 
         )
         return [warn(SECTION, "window", seen=seen, todo=todo)]
     if not probe.is_server:
-        # A script has no window.
+        # A scripted provider has no context window.
         return [ok(SECTION, "window", "told by the model when it is loaded")] if probe.type == "local" else []
     listed = f"; the server lists {entry.context_window}" if entry and entry.context_window else ""
     todo = f"set {key} to the tokens that the server gives{listed}"

@@ -19,58 +19,58 @@ from yarrow.provider.messages.address import is_official
 from yarrow.provider.openai.address import parse_address
 
 _NO_LIST = (Code.NOT_FOUND, Code.UNSUPPORTED_FEATURE, Code.INVALID_REQUEST)
-"""How a server refuses that answers and has no list of its models."""
+"""Errors of a server that answers but does not list its models."""
 
 
 class ProviderProbe(NamedTuple):
-    """A provider to ask; `model` is what is configured for it, and empty leaves it to the provider."""
+    """A provider to probe; `model` is the configured model, empty if the provider chooses."""
 
     context: CheckContext
     name: str
     model: str
     is_chosen: bool
-    """Whether a prompt would be sent to it."""
+    """True if a prompt would use it."""
 
     @property
     def settings(self) -> ProviderSettings:
-        """What is configured."""
+        """Its configured settings, or the defaults."""
         return self.context.loaded.settings.providers.get(self.name, ProviderSettings())
 
     @property
     def type(self) -> str:
-        """The kind of its adapter."""
+        """Type of its adapter; empty if unknown."""
         return self.settings.type or BUILT_IN_PROVIDERS.get(self.name, ProviderSettings()).type or ""
 
     @property
     def is_server(self) -> bool:
-        """Whether it is somewhere else, at the other end of a connection."""
+        """True if it is reached over a connection."""
         return self.type not in ("local", "scripted")
 
     @property
     def is_configured(self) -> bool:
-        """Whether somebody chose or configured it."""
+        """True if it is chosen or configured."""
         return self.is_chosen or self.name in self.context.loaded.settings.providers
 
     @property
     def base_url(self) -> str:
-        """Where it is, as far as that is configured."""
+        """Configured address; empty if there is none."""
         configured = self.settings.base_url or BUILT_IN_PROVIDERS.get(self.name, ProviderSettings()).base_url
         follows = self.name == "openai" and not configured
         return self.context.environment.get("OPENAI_BASE_URL", "").strip() if follows else configured
 
     @property
     def is_vendor(self) -> bool:
-        """Whether it is the vendor itself, whose address nobody has to know."""
+        """True if it is the vendor's own service, whose address need not be configured."""
         return self.type == "openai" and not self.base_url
 
     @property
     def key_source(self) -> str:
-        """What its key is taken from; empty when there is none."""
+        """Source of its key; empty if it has none."""
         return find_key_source(self.name, self.settings, self.context.environment)
 
 
 class ProbeResult(NamedTuple):
-    """What a provider said of itself; `info` is of the chosen model, or why there is none."""
+    """Result of a probe; `info` describes the chosen model, or is the error why there is none."""
 
     models: Sequence[ModelEntry]
     has_model_list: bool
@@ -79,7 +79,7 @@ class ProbeResult(NamedTuple):
 
 
 async def run_probe(probe: ProviderProbe) -> ProbeResult:
-    """Return what the provider says. Raises `YarrowError` when it cannot be built or does not answer."""
+    """Probe a provider. Raises `YarrowError` if it cannot be created or does not answer."""
     context = probe.context
     created = await create_provider(
         probe.name, probe.model, ProviderContext(context.loaded.settings, context.environment)
@@ -95,7 +95,7 @@ async def run_probe(probe: ProviderProbe) -> ProbeResult:
 
 
 async def _fetch_models(provider: Provider) -> Sequence[ModelEntry] | None:
-    """Return the models, None where there is no list of them."""
+    """Return the models; None if the provider does not list them."""
     if not isinstance(provider, ListsModels):
         return None
     try:
@@ -110,7 +110,7 @@ async def _fetch_info(
     probe: ProviderProbe, provider: Provider, models: Sequence[ModelEntry]
 ) -> ProviderInfo | YarrowError:
     try:
-        # A model on this machine would be loaded for its answer, which takes longer than anybody waits here.
+        # A model on this machine would have to be loaded to answer, which takes too long here.
         if probe.type == "local":
             return _find_local_model(probe, models)
         return await provider.info() if probe.is_chosen else ProviderInfo(probe.name, probe.model)
@@ -131,13 +131,13 @@ def _find_local_model(probe: ProviderProbe, models: Sequence[ModelEntry]) -> Pro
 
 
 MIN_SECRET_CHARACTERS = 8
-"""Characters; what is shorter may be part of any word, and hiding it would hide too much."""
+"""Minimum characters of a hidden text; a shorter one may be part of any word, and hiding it would hide too much."""
 CREDENTIAL_HEADERS = ("authorization", "api-key", "x-api-key")
-"""Headers, in lower case, that bring a key."""
+"""Headers that carry a key, in lower case."""
 
 
 def find_key_source(name: str, settings: ProviderSettings, environment: Mapping[str, str]) -> str:
-    """Return what a provider's key is taken from; empty when there is none."""
+    """Return the source of a provider's key; empty if it has none."""
     if settings.api_key_env:
         return settings.api_key_env
     if settings.api_key_command:
@@ -160,7 +160,7 @@ def find_key_source(name: str, settings: ProviderSettings, environment: Mapping[
 
 
 def list_secrets(context: CheckContext) -> list[str]:
-    """Return every text that is a secret or part of one, the longest first."""
+    """Return every secret and part of a secret, longest first."""
     found = {text for text in _iterate_secrets(context) if len(text) >= MIN_SECRET_CHARACTERS}
     return sorted(found, key=len, reverse=True)
 
@@ -173,7 +173,7 @@ def _iterate_secrets(context: CheckContext) -> Iterator[str]:
             yield from {value, value.strip()}
     for provider in providers:
         if is_secret_variable("", provider.api_key_env):
-            yield provider.api_key_env  # a key in the place of a variable's name
+            yield provider.api_key_env  # a key given in place of a variable's name
         yield from provider.headers.values()
         yield from _secrets_in_url(provider.base_url)
     yield from _secrets_in_url(context.environment.get("OPENAI_BASE_URL", ""))

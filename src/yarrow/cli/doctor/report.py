@@ -1,4 +1,4 @@
-"""Shows what was found: in aligned lines for a person, as one JSON object for a program; harmless to a terminal."""
+"""Report of the checks, as aligned text or as one JSON object, without control characters."""
 
 import json
 import textwrap
@@ -18,20 +18,20 @@ _COLOUR_MARKS = {
 }
 _TEXT_MARKS = {status: f"{status.value:<4}" for status in CheckStatus}
 MIN_COLUMNS = 30
-"""Columns for what was seen; a terminal with fewer cuts lines where it likes."""
+"""Minimum columns for a finding; a terminal with fewer wraps the lines itself."""
 MAX_NAME_COLUMNS = 16
-"""Columns for a name; a longer one pushes the rest of its line aside."""
+"""Maximum columns for a name; a longer one shifts the rest of its line."""
 
 
 class ReportStyle(Struct, frozen=True):
-    """How the report is to look; a width of 0 breaks no line."""
+    """Style of the text report; a width of 0 disables wrapping."""
 
     width: int = 0
     colours: bool = False
 
 
 def sanitize_check(check: Check, secrets: Sequence[str]) -> Check:
-    """Return a check without a secret in it and without anything that a terminal obeys."""
+    """Return a check with secrets replaced and control characters escaped."""
     name, seen, todo, *ways = (
         _sanitize_text(text, secrets) for text in (check.name, check.seen, check.todo, *check.ways)
     )
@@ -60,7 +60,7 @@ def is_ok(checks: Sequence[Check]) -> bool:
 
 
 def format_text(checks: Sequence[Check], style: ReportStyle) -> str:
-    """Return a line for each check, what to do below it, and a line that sums up."""
+    """Return a line for each check, with what to do below it, and a summary."""
     marks = _COLOUR_MARKS if style.colours else _TEXT_MARKS
     widths = [
         min(max(len(getattr(check, part)) for check in checks), MAX_NAME_COLUMNS) + 2 for part in ("section", "name")
@@ -86,7 +86,7 @@ def _format_check(head: str, check: Check, *, indent: str, width: int) -> list[s
 
 
 def _wrap(text: str, width: int) -> list[str]:
-    """Return lines of a width; a path or an address stays whole, so that it can be copied."""
+    """Wrap text to a width; a path or an address stays whole, so that it can be copied."""
     if not width:
         return [text]
     return textwrap.wrap(
@@ -95,7 +95,7 @@ def _wrap(text: str, width: int) -> list[str]:
 
 
 def _hanging_indent(text: str) -> int:
-    """Return by how much lines after the first are indented: deeper than the text, where that is."""
+    """Return the indent of the lines after the first: two more than the text's own, 0 if it has none."""
     indented = len(text) - len(text.lstrip())
     return indented and indented + 2
 

@@ -1,4 +1,4 @@
-"""Looks at the files of settings: which there are, and whether they can be used."""
+"""Checks of the settings: which files exist, and whether they can be used."""
 
 import os
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _UNLOADED_HINT = "; unless an extension brings it, which are not loaded here"
 
 
 def read_context(home: Path, cwd: Path, environment: Mapping[str, str]) -> tuple[CheckContext, list[Check]]:
-    """Return where the command stands and what is wrong with it; settings that are wrong give way to the defaults."""
+    """Return the context of the checks and the checks of the settings; defaults replace invalid settings."""
     loaded, faults = LoadedSettings(Settings(), (), ()), list[Check]()
     extensions = 0
     try:
@@ -48,7 +48,7 @@ def _files(context: CheckContext) -> list[Check]:
 
 
 def _extensions(context: CheckContext) -> list[Check]:
-    """Tell of files of extensions that are not there; a prompt does without them."""
+    """Warn about missing files of extensions; a prompt works without them."""
     users = get_user_directory(context.home, context.environment)
     checks = list[Check]()
     for number, text in enumerate(context.loaded.settings.extensions):
@@ -69,8 +69,8 @@ def _project(context: CheckContext) -> str:
 
 
 def _rules(context: CheckContext) -> list[Check]:
-    """Tell of rules that name no tool; those of extensions are not known without loading them."""
-    # Here, for the tools take time to import.
+    """Warn about rules that name no known tool; tools of extensions are unknown unless these are loaded."""
+    # Imported here: the tools take time to import.
     from yarrow.tool.builtin import BUILTIN_TOOLS
 
     checks = list[Check]()
@@ -83,7 +83,7 @@ def _rules(context: CheckContext) -> list[Check]:
 
 
 def _keys(context: CheckContext) -> list[Check]:
-    """Warn about keys that `workspace.read` shows to the model."""
+    """Warn about keys that `workspace.read` exposes to the model."""
     from yarrow.policy.sandbox.credential_paths import CredentialPaths
 
     checks = list[Check]()
