@@ -1,1 +1,1 @@
-"""Yarrow: a coding agent that is a service, with every face of it a client of one gRPC `AgentService`."""
+"""Yarrow: a coding agent run as a service; each of its user interfaces is a client of one gRPC `AgentService`."""

@@ -1,4 +1,4 @@
-"""`python -m yarrow`: the command `yarrow`."""
+"""Entry point of `python -m yarrow`."""
 
 import sys
 

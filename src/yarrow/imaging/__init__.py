@@ -1,1 +1,1 @@
-"""Images as models take them: recognised by content, measured by header, made smaller when too large."""
+"""Images for models: recognized by content, measured by header, scaled down if too large."""

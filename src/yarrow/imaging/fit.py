@@ -1,4 +1,4 @@
-"""Makes an image fit what the backends are known to take, or says in one sentence why it does not."""
+"""Scaling of images to the known limits of backends."""
 
 import threading
 import time
@@ -13,33 +13,33 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 LONG_EDGE = 8_000
-"""The most pixels on a side: the Messages API refuses more, and we know of no hosted backend that takes less.
+"""Maximum pixels of a side: the limit of the Messages API; no hosted backend is known to have a lower one.
 
-A server may take less all the same; what it refuses of the history, the adapters replace with a note.
+A server may still have one; the adapters replace images of the history that it rejects by a note.
 """
 IMAGE_BYTES = 3_932_160
-"""The most bytes of an image: in base64 they are the 5 MiB at which the Messages API refuses."""
+"""Maximum bytes of an image; in base64 they are the 5 MiB limit of the Messages API."""
 SCALED_EDGE = 2_000
-"""The long edge of an image made smaller: what the Messages API takes when a request holds many."""
+"""Long edge in pixels of a scaled image: the limit of the Messages API for a request with many images."""
 DECODED_PIXELS = 50_000_000
-"""The most pixels that are decoded, 200 MB once and with a decoder's copies up to 800; more are refused unopened."""
+"""Maximum pixels to decode: 200 MB, and up to 800 MB with a decoder's copies. Larger images are rejected unopened."""
 SOURCE_BYTES = 50_000_000
-"""The most bytes of an image that is made smaller; a larger one is refused unopened."""
+"""Maximum bytes of an image to scale; larger ones are rejected unopened."""
 SCALING_SECONDS = 30.0
-"""How long an image may wait for its turn and be decoded; one that is still not read by then is refused."""
+"""Time limit in seconds for waiting and decoding; an image that is not read completely by then is rejected."""
 SCALINGS = 2
-"""How many images are made smaller at the same time in one process; the others wait, each in its thread."""
+"""Maximum images scaled concurrently in one process; the others wait, each in its thread."""
 INSTALL = "pip install '.[images]' in Yarrow's checkout"
 
 _ATTEMPTS = 5
-"""How often an image that is still too many bytes is halved: the last one is 125 pixels long."""
+"""Maximum attempts, each with half the long edge, to get below the byte limit; the last one has 125 pixels."""
 _QUALITY = 85
-"""The JPEG quality at which scaled text stays readable."""
+"""JPEG quality at which text in a scaled image remains readable."""
 _turns = threading.BoundedSemaphore(SCALINGS)
 
 
 class Fitting(Struct, frozen=True):
-    """An image within the limits; `note` says how it was changed, empty when it is as it was."""
+    """An image within the limits; `note` says how it was changed, and is empty if it was not."""
 
     media_type: str
     data: bytes
@@ -47,16 +47,16 @@ class Fitting(Struct, frozen=True):
 
 
 class Unfit(Struct, frozen=True):
-    """Why an image cannot be passed to a model, in one sentence."""
+    """Reason why an image cannot be passed to a model, in one sentence."""
 
     text: str
 
 
 def fit(data: bytes) -> Fitting | Unfit:
-    """Return the image, byte for byte when it is within the limits, smaller when it is not.
+    """Return the image: unchanged if it is within the limits, otherwise scaled down.
 
-    Blocks while scaling, for about `SCALING_SECONDS` at most. Within the limits nothing is decoded: an image that ends
-    too early passes, since local backends show what there is of it and hosted ones say what is wrong.
+    Blocks while scaling, for at most about `SCALING_SECONDS`. An image within the limits is not decoded, so a truncated
+    one passes: local backends use the part that exists, and hosted ones report the error.
     """
     media_type = image_type(data)
     if not media_type:
@@ -74,7 +74,7 @@ def fit(data: bytes) -> Fitting | Unfit:
 
 
 def _excess(size: Size, length: int) -> str:
-    """Return which limit an image is over, empty when none."""
+    """Return which limit an image exceeds; empty if none."""
     if max(size.width, size.height) > LONG_EDGE:
         return f"The image is {size} pixels; the most on a side is {LONG_EDGE:,}"
     if length > IMAGE_BYTES:
@@ -103,9 +103,9 @@ def _scaled(data: bytes, size: Size, excess: str) -> Fitting | Unfit:
 
 
 class _Timed(BytesIO):
-    """An image that ends its decoding at a time: some formats let few bytes ask for hours of work.
+    """An image whose decoding stops at a deadline: in some formats, few bytes can require hours of work.
 
-    Decoders read it in pieces of some 64 KB, and cannot be stopped between two of them.
+    Decoders read it in pieces of about 64 KB and cannot be stopped in between.
     """
 
     def __init__(self, data: bytes, deadline: float) -> None:
@@ -119,7 +119,7 @@ class _Timed(BytesIO):
 
 
 def _smaller(source: _Timed, size: Size) -> Fitting | None:
-    """Return the image within the limits, None when no attempt is. Raises what the decoder raises."""
+    """Return the image within the limits; None if no attempt succeeds. Raises what the decoder raises."""
     image = _opened(source)
     for attempt in range(_ATTEMPTS):
         edge = SCALED_EDGE >> attempt
@@ -131,16 +131,16 @@ def _smaller(source: _Timed, size: Size) -> Fitting | None:
 
 
 def _opened(source: _Timed) -> "Image":
-    """Return the first frame upright, in a mode that PNG and JPEG can hold. Raises what the decoder raises."""
+    """Return the first frame, upright and in a mode that PNG or JPEG supports. Raises what the decoder raises."""
     from PIL import Image, ImageOps
 
     image = Image.open(source, formats=("PNG", "JPEG", "GIF", "WEBP"))
-    if image.width * image.height > DECODED_PIXELS:  # the decoder may find another size than the header's
+    if image.width * image.height > DECODED_PIXELS:  # the decoder may determine another size than the header
         raise ValueError("too many pixels")
     image.draft("RGB", (SCALED_EDGE, SCALED_EDGE))
-    # Every copy avoided here is one of 200 MB less.
+    # Each copy avoided here saves up to 200 MB.
     ImageOps.exif_transpose(image, in_place=True)
-    if image.mode.startswith("I"):  # 16 bits: a plain conversion would clip all but the darkest
+    if image.mode.startswith("I"):  # 16 bits: a plain conversion would clip all but the darkest values
         wide = image.convert("I")
         dark = wide.point(lambda value: value * (1 / 256) + 0)  # pyright: ignore[reportUnknownMemberType] (Pillow's types have a gap)
         return dark.convert("L")

@@ -1,11 +1,11 @@
-"""Tells what an image is and how many pixels it has from its first bytes, without decoding it."""
+"""Type and size of an image, read from its header without decoding it."""
 
 from msgspec import Struct
 
 _JPEG_SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""The markers of a JPEG frame header, which holds the size; the three left out mean other things."""
+"""Markers of a JPEG frame header, which contains the size; the three excluded ones have other meanings."""
 _JPEG_BARE = frozenset({0x01, *range(0xD0, 0xD9)})
-"""The markers that no length follows."""
+"""JPEG markers without a length field."""
 
 
 class Size(Struct, frozen=True):
@@ -16,16 +16,16 @@ class Size(Struct, frozen=True):
 
     @property
     def pixels(self) -> int:
-        """How many pixels there are."""
+        """Number of pixels."""
         return self.width * self.height
 
     def __str__(self) -> str:
-        """Return the size as a person reads it."""
+        """Return the size for display, such as `640x480`."""
         return f"{self.width}x{self.height}"
 
 
 def image_type(start: bytes) -> str:
-    """Return the media type of an image by its first bytes, empty when it is none that models take."""
+    """Return the media type of an image by its first bytes; empty if models do not accept the type."""
     if start.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if start.startswith(b"\xff\xd8\xff"):
@@ -38,7 +38,7 @@ def image_type(start: bytes) -> str:
 
 
 def image_size(data: bytes) -> Size | None:
-    """Return the size that the header of an image names, None when it names none; time is linear in the data."""
+    """Return the size in the header of an image; None if there is none. Takes time linear in the data."""
     match image_type(data):
         case "image/png":
             size = _big(data, 16, 4), _big(data, 20, 4)

@@ -1,7 +1,7 @@
-"""What differs from system to system, behind functions with one contract each: `system` is the one that runs here.
+"""Functions that differ between operating systems, with one contract each: `system` is the module for this one.
 
-Nothing else of Yarrow names a function, a flag or a module that is not there on every system. The module of each system
-has the same names; `docs/platforms.md` says what is supported where.
+No other package uses a function, flag or module that is missing on some system. The modules of all systems export the
+same names; `docs/platforms.md` lists the supported features of each.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Linux: what it alone has, and what it has in common with macOS."""
+"""Linux implementation of `system`: its own parts and those shared with macOS."""
 
 import errno
 import os
@@ -136,25 +136,25 @@ __all__ = [
 ]
 
 NO_SANDBOX_REASON = ""
-"""Why there can be no sandbox on this system; empty where a program makes one."""
+"""Reason why this system has no sandbox; empty if a program provides one."""
 
 
 def normcase(path: str) -> str:
-    """Return a path as it is compared with others: as it is."""
+    """Return a path in its form for comparison: unchanged."""
     return path
 
 
 def is_within(path: PurePath, place: PurePath) -> bool:
-    """Whether a path is, or lies in, another, as the system tells names apart."""
+    """Return whether a path is, or is below, another one, by the name rules of the system."""
     return path.is_relative_to(place)
 
 
 def openat_nofollow(directory: int, names: tuple[str, ...], flags: int) -> int:
-    """Open what lies below an open directory by one name after the other, none of which may be a link.
+    """Open a path below an open directory, given by its names, none of which may be a symlink.
 
     Raises `OSError`.
     """
-    # Here, since many commands open nothing below a workspace, and ctypes takes a while to import.
+    # Imported here because many commands open nothing below a workspace, and ctypes is slow to import.
     from yarrow.platform import linux_syscalls
 
     if linux_syscalls.is_supported():
@@ -163,9 +163,9 @@ def openat_nofollow(directory: int, names: tuple[str, ...], flags: int) -> int:
 
 
 def sync(descriptor: int, *, data_only: bool = False) -> None:
-    """Return when an open file, or the entries of a directory, survive a power failure. Raises `OSError`.
+    """Return once an open file, or the entries of a directory, would survive a power failure. Raises `OSError`.
 
-    `data_only` leaves out what is not needed to read a file's data again.
+    `data_only` skips metadata that is not needed to read the data.
     """
     if data_only:
         os.fdatasync(descriptor)
@@ -174,14 +174,14 @@ def sync(descriptor: int, *, data_only: bool = False) -> None:
 
 
 def copy_attributes(source: int, target: int) -> None:
-    """Give an open file the extended attributes of another, access lists among them. Raises `OSError`."""
-    if hasattr(os, "listxattr"):  # not so on systems that are like Linux in all else
+    """Copy the extended attributes of an open file, such as access lists, to another. Raises `OSError`."""
+    if hasattr(os, "listxattr"):  # missing on systems that otherwise resemble Linux
         for attribute in os.listxattr(source):
             os.setxattr(target, attribute, os.getxattr(source, attribute))
 
 
 def list_connected_addresses(port: int) -> list[str]:
-    """Return the addresses connected to a TCP port of this machine, one for each connection; none if unknown."""
+    """Return the remote address of each connection to a local TCP port; empty if unknown."""
     found: list[str] = []
     for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
         try:
@@ -195,7 +195,7 @@ def list_connected_addresses(port: int) -> list[str]:
 
 
 def _parse_address(text: str) -> str:
-    """Return the address in `0100007F:1F90`, whose 32-bit words are in the machine's byte order."""
+    """Return the address in `0100007F:1F90`, which consists of 32-bit words in native byte order."""
     import socket
     import struct
 
@@ -206,16 +206,16 @@ def _parse_address(text: str) -> str:
 
 
 def open_pidfd(pid: int) -> int:
-    """Return a descriptor that can be read when a child has ended. Raises `OSError` where there is no such thing."""
+    """Return a descriptor that becomes readable when a child exits. Raises `OSError` if unsupported."""
     try:
         return os.pidfd_open(pid)
-    except AttributeError:  # a Python that was built for an older system
+    except AttributeError:  # Python built for an older system
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)) from None
 
 
 def open_directory_changes() -> "DirectoryChanges | None":
-    """Return what reports changes in directories; None where nothing does."""
-    from yarrow.platform import linux_syscalls  # with ctypes
+    """Return an object that reports changes in directories; None if unsupported."""
+    from yarrow.platform import linux_syscalls  # imports ctypes
 
     try:
         return linux_syscalls.DirectoryChanges()
@@ -224,11 +224,11 @@ def open_directory_changes() -> "DirectoryChanges | None":
 
 
 def scope_abstract_sockets() -> bool:
-    """Keep the calling thread, and what it starts, from abstract sockets of others; return whether the system can."""
+    """Deny the calling thread and its children abstract sockets of other processes; return whether that worked."""
     from yarrow.platform import linux_syscalls
 
     return linux_syscalls.scope_abstract_sockets()
 
 
 def create_job(leader: int) -> None:
-    """Return what holds a child and all that it starts together; None where a process group does."""
+    """Return a job that contains a child and everything it starts; None on systems with process groups."""

@@ -1,4 +1,4 @@
-"""System calls of Linux that Python does not offer: landlock, openat2 and inotify."""
+"""Linux system calls missing in Python: landlock, openat2 and inotify."""
 
 import ctypes
 import errno
@@ -14,13 +14,13 @@ if sys.platform == "win32":
     raise ImportError("yarrow.platform.linux_syscalls is not for Windows")
 
 _CREATE_RULESET, _RESTRICT_SELF = 444, 446
-"""Numbers of the system calls, on every architecture of Linux."""
+"""System call numbers, the same on every architecture."""
 _ASK_VERSION = 1
 MIN_SCOPE_VERSION = 6
-"""Version of the interface since which sockets are scoped."""
+"""First landlock version that can scope sockets."""
 _SCOPE_ABSTRACT_SOCKETS = 1
 _NO_NEW_PRIVILEGES = 38
-"""Of `prctl`: what is started never has more rights, which the kernel asks of whoever is not root."""
+"""Option of `prctl`: children never gain privileges; required by the kernel unless the process is root."""
 
 
 class _Ruleset(ctypes.Structure):
@@ -28,14 +28,14 @@ class _Ruleset(ctypes.Structure):
 
 
 def get_landlock_version() -> int:
-    """Return the version of the interface; 0 where the kernel has none."""
+    """Return the landlock version; 0 if the kernel does not support it."""
     return max(0, _load_libc().syscall(_CREATE_RULESET, None, 0, _ASK_VERSION))
 
 
 def scope_abstract_sockets() -> bool:
-    """Keep the calling thread, and what it starts from now on, from abstract sockets of all others.
+    """Deny the calling thread, and what it starts from now on, the abstract sockets of all other processes.
 
-    Returns whether the kernel does that; where it does not, nothing changes. It cannot be undone.
+    Returns whether the kernel supports it; if not, nothing changes. It cannot be undone.
     """
     library = _load_libc()
     if get_landlock_version() < MIN_SCOPE_VERSION:
@@ -63,10 +63,10 @@ if sys.platform == "win32":
     raise ImportError("yarrow.platform.linux_syscalls is not for Windows")
 
 _OPENAT2 = 437
-"""The number of the system call, on every architecture of Linux."""
+"""System call number, the same on every architecture."""
 _NO_MAGIC_LINKS, _NO_LINKS, _BENEATH = 0x02, 0x04, 0x08
 _UNKNOWN = frozenset({errno.ENOSYS, errno.EPERM, errno.EINVAL})
-"""How a kernel, or a sandbox around us, says that it does not do that."""
+"""Errors by which a kernel, or a sandbox around us, reports that it does not support the call."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -75,7 +75,7 @@ class _OpenHow(ctypes.Structure):
 
 
 def openat_nofollow(directory: int, names: tuple[str, ...], flags: int) -> int:
-    """Open what lies below an open directory by one name after the other, none of which may be a link.
+    """Open a path below an open directory, given by its names, none of which may be a symlink.
 
     Raises `OSError`.
     """
@@ -92,7 +92,7 @@ def openat_nofollow(directory: int, names: tuple[str, ...], flags: int) -> int:
 
 @lru_cache(maxsize=1)
 def is_supported() -> bool:
-    """Whether the kernel has the system call."""
+    """Return whether the kernel supports openat2."""
     top = os.open("/", _DIRECTORY)
     try:
         os.close(openat_nofollow(top, (".",), _DIRECTORY))
@@ -115,32 +115,32 @@ if sys.platform == "win32":
     raise ImportError("yarrow.platform.linux_syscalls is not for Windows")
 
 MAX_READ_BYTES = 65_536
-"""Bytes of one read."""
+"""Maximum bytes of one read."""
 MAX_READS = 64
-"""Reads in a row; whatever changes faster than it is read counts as lost."""
+"""Maximum consecutive reads; changes that arrive faster than they are read count as lost."""
 WATCHES_DIVISOR = 8
-"""The part of the user's watches that is used, as a divisor: editors and build tools need the others."""
+"""Divisor for the fraction of the user's watches in use; editors and build tools need the rest."""
 MAX_MOUNTS_BYTES = 4_194_304
-"""Bytes of the mount table that are read; the file systems of later mounts count as remote."""
+"""Maximum bytes read of the mount table; file systems mounted later count as remote."""
 LOCAL_FILE_SYSTEMS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "tmpfs", "overlay"})
-"""File systems in which nothing changes but by system calls on this machine."""
+"""File systems whose content changes only through system calls on this machine."""
 _ATTRIBUTES, _NAMES = 0x004, 0x040 | 0x080 | 0x100 | 0x200
 _GONE = 0x400 | 0x800
-"""The directory itself was deleted or moved."""
+"""Events of a directory that was itself deleted or moved."""
 _UNMOUNTED, _LOST, _IGNORED = 0x2000, 0x4000, 0x8000
 _ONLY_DIRECTORIES, _NO_FOLLOW = 0x0100_0000, 0x0200_0000
 _FLAGS = _ATTRIBUTES | _NAMES | _GONE | _ONLY_DIRECTORIES
 _HEAD = struct.Struct("iIII")
 
 DirectoryChange = tuple[int, str, str]
-"""Number of the directory; `names`, `attributes` or `gone`; with `names` the entry that came or went."""
+"""Number of the directory; `names`, `attributes` or `gone`; for `names`, the entry that was added or removed."""
 
 
 class DirectoryChanges:
-    """Changes in the directories that are added, in the order in which they happened."""
+    """Changes in the watched directories, in the order in which they happened."""
 
     def __init__(self) -> None:
-        """Raises OSError where the system reports nothing."""
+        """Start watching. Raises OSError if unsupported."""
         self._descriptor: int = _load_inotify().inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._descriptor < 0:
             number = ctypes.get_errno()
@@ -148,7 +148,7 @@ class DirectoryChanges:
         held = ExitStack()
         held.callback(os.close, self._descriptor)
         self.close = weakref.finalize(self, held.close)
-        """End all reports."""
+        """Stop all reports."""
         mounts = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
         held.callback(os.close, mounts)
         self._poll = select.poll()
@@ -156,12 +156,12 @@ class DirectoryChanges:
         self.devices = _find_local_devices(os.read(mounts, MAX_MOUNTS_BYTES))
         """Devices of the file systems in which every change is reported."""
         self.room = _read_max_watches() // WATCHES_DIVISOR
-        """Directories that may be added."""
+        """Maximum directories that may be added."""
 
     def add(self, place: str | int) -> int:
-        """Report changes of a directory from now on; return the number that these have, negative for none.
+        """Watch a directory from now on; return the number of its changes, negative on failure.
 
-        `place` is a path, whose last name is no symlink, or a descriptor of the open directory.
+        `place` is a path, whose last name must not be a symlink, or the descriptor of an open directory.
         """
         path = os.fsencode(place) if isinstance(place, str) else b"/proc/self/fd/%d" % place
         flags = _FLAGS | _NO_FOLLOW if isinstance(place, str) else _FLAGS
@@ -169,7 +169,7 @@ class DirectoryChanges:
         return number
 
     def take(self) -> list[DirectoryChange] | None:
-        """Return what changed since the last time; None when that is unknown, also since something was mounted."""
+        """Return the changes since the last call; None if they are unknown, as after a mount."""
         if self._poll.poll(0):
             return None
         changes: list[DirectoryChange] = []
@@ -184,7 +184,7 @@ class DirectoryChanges:
 
 
 def _parse(data: bytes, changes: list[DirectoryChange]) -> bool:
-    """Add changes; return whether none was lost."""
+    """Append the changes; return False if any was lost."""
     place = 0
     while place < len(data):
         number, mask, _, length = _HEAD.unpack_from(data, place)
@@ -197,7 +197,7 @@ def _parse(data: bytes, changes: list[DirectoryChange]) -> bool:
             changes.append((number, "gone", ""))
         elif mask & _NAMES:
             changes.append((number, "names", name))
-        elif not name:  # those of a file say nothing about its directory
+        elif not name:  # changes of a file do not affect its directory
             changes.append((number, "attributes", ""))
     return True
 
@@ -214,7 +214,7 @@ def _find_local_devices(table: bytes) -> frozenset[int]:
 
 
 def _read_max_watches() -> int:
-    """Return how many watches one user has."""
+    """Return the maximum watches of a user; 0 if unknown."""
     try:
         with open("/proc/sys/fs/inotify/max_user_watches", "rb") as file:
             return int(file.read())

@@ -1,4 +1,4 @@
-"""macOS: what it alone has, and what it has in common with Linux."""
+"""macOS implementation of `system`: its own parts and those shared with Linux."""
 
 import errno
 import os
@@ -132,30 +132,30 @@ __all__ = [
 ]
 
 NO_SANDBOX_REASON = "Yarrow has no sandbox for macOS yet"
-"""Why there can be no sandbox on this system; empty where a program makes one."""
+"""Reason why this system has no sandbox; empty if a program provides one."""
 _NO_FULL_SYNC = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY, errno.ENODEV})
-"""How a file system, such as one of the network, says that it cannot empty a drive's cache."""
+"""Errors of file systems, such as network ones, that cannot flush the cache of a drive."""
 
 
 def list_connected_addresses(port: int) -> list[str]:
-    """Return the addresses connected to a TCP port of this machine, one for each connection; none if unknown."""
+    """Return the remote address of each connection to a local TCP port; empty if unknown."""
     return []
 
 
 def normcase(path: str) -> str:
-    """Return a path as it is compared with others: the usual file system knows names in any case, and accents too."""
+    """Return a path in its form for comparison: the usual file system ignores case and Unicode normalization."""
     import unicodedata
 
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", path).casefold())
 
 
 def is_within(path: PurePath, place: PurePath) -> bool:
-    """Whether a path is, or lies in, another, as the system tells names apart."""
+    """Return whether a path is, or is below, another one, by the name rules of the system."""
     return PurePath(normcase(str(path))).is_relative_to(normcase(str(place)))
 
 
 def openat_nofollow(directory: int, names: tuple[str, ...], flags: int) -> int:
-    """Open what lies below an open directory by one name after the other, none of which may be a link.
+    """Open a path below an open directory, given by its names, none of which may be a symlink.
 
     Raises `OSError`.
     """
@@ -163,9 +163,9 @@ def openat_nofollow(directory: int, names: tuple[str, ...], flags: int) -> int:
 
 
 def sync(descriptor: int, *, data_only: bool = False) -> None:
-    """Return when an open file, or the entries of a directory, survive a power failure. Raises `OSError`.
+    """Return once an open file, or the entries of a directory, would survive a power failure. Raises `OSError`.
 
-    `data_only` leaves out what is not needed to read a file's data again.
+    `data_only` skips metadata that is not needed to read the data.
     """
     import fcntl
 
@@ -179,22 +179,22 @@ def sync(descriptor: int, *, data_only: bool = False) -> None:
 
 
 def copy_attributes(source: int, target: int) -> None:
-    """Do nothing: Python reads no extended attributes on this system."""
+    """Do nothing: Python cannot read extended attributes on this system."""
 
 
 def open_directory_changes() -> None:
-    """Return what reports changes in directories; None where nothing does."""
+    """Return an object that reports changes in directories; None if unsupported."""
 
 
 def open_pidfd(pid: int) -> int:
-    """Return a descriptor that can be read when a child has ended. Raises `OSError` where there is no such thing."""
+    """Return a descriptor that becomes readable when a child exits. Raises `OSError` if unsupported."""
     raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
 
 def scope_abstract_sockets() -> bool:
-    """Keep the calling thread, and what it starts, from abstract sockets of others; return whether the system can."""
+    """Deny the calling thread and its children abstract sockets of other processes; return whether that worked."""
     return False
 
 
 def create_job(leader: int) -> None:
-    """Return what holds a child and all that it starts together; None where a process group does."""
+    """Return a job that contains a child and everything it starts; None on systems with process groups."""

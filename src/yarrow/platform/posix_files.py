@@ -1,4 +1,4 @@
-"""What Linux and macOS do alike with files: directories that are held open, owners, modes, locks."""
+"""File operations shared by Linux and macOS: open directories, owners, modes, locks."""
 
 import os
 import sys
@@ -12,20 +12,20 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 BASE_FLAGS = os.O_CLOEXEC
-"""Opens a file for bytes, and for this process alone."""
+"""Flags to open a file in binary mode, not inherited by children."""
 NOFOLLOW = os.O_NOFOLLOW
-"""Opens no link."""
+"""Flag to fail if the path is a symlink."""
 NONBLOCK = os.O_NONBLOCK | os.O_NOCTTY
-"""Neither waits for whoever writes into a pipe, nor takes a terminal for its own."""
+"""Flags to wait for no peer of a FIFO, and to acquire no controlling terminal."""
 DIRECTORY = os.O_DIRECTORY
-"""Opens nothing but a directory."""
+"""Flag to fail unless the path is a directory."""
 
 
-# ---- directories that are held open, and what lies in them ----
+# ---- open directories and their content ----
 
 
 def open_directory(path: Path | str, *, follow: bool = True) -> int:
-    """Return a descriptor of a directory, by which what lies in it is reached; no link unless `follow` says so.
+    """Return a descriptor of a directory for the functions named `*_at`; rejects a symlink unless `follow` is true.
 
     Raises `OSError`.
     """
@@ -33,12 +33,12 @@ def open_directory(path: Path | str, *, follow: bool = True) -> int:
 
 
 def open_at(directory: int, name: str, flags: int, *, mode: int = 0o777) -> int:
-    """Open what an open directory holds by a name, which is no link. Raises `OSError`."""
+    """Open a name in an open directory; it must not be a symlink. Raises `OSError`."""
     return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=directory)
 
 
 def openat_stepwise(directory: int, names: tuple[str, ...], flags: int) -> int:
-    """Open what lies below an open directory by one name after the other, none of which may be a link.
+    """Open a path below an open directory, given by its names, none of which may be a symlink.
 
     Raises `OSError`.
     """
@@ -55,37 +55,37 @@ def openat_stepwise(directory: int, names: tuple[str, ...], flags: int) -> int:
 
 
 def mkdir_at(directory: int, name: str) -> None:
-    """Make a directory in an open one. Raises `OSError`."""
+    """Create a directory in an open one. Raises `OSError`."""
     os.mkdir(name, dir_fd=directory)
 
 
 def stat_at(directory: int, name: str) -> os.stat_result:
-    """Return what the system says of a name in an open directory, of a link itself. Raises `OSError`."""
+    """Return the status of a name in an open directory without following a symlink. Raises `OSError`."""
     return os.stat(name, dir_fd=directory, follow_symlinks=False)
 
 
 def can_write_at(directory: int, name: str) -> bool:
-    """Whether a file of an open directory may be written; of `.` whether files may be made in it."""
+    """Return whether a file in an open directory is writable or, for `.`, whether files can be created in it."""
     return os.access(name, os.W_OK | os.X_OK if name == "." else os.W_OK, dir_fd=directory)
 
 
 def unlink_at(directory: int, name: str) -> None:
-    """Remove a file of an open directory. Raises `OSError`."""
+    """Remove a file in an open directory. Raises `OSError`."""
     os.unlink(name, dir_fd=directory)
 
 
 def replace_at(directory: int, name: str, new: str) -> None:
-    """Give a file of an open directory another name, in place of what had that one. Raises `OSError`."""
+    """Rename a file in an open directory, replacing a file with the new name. Raises `OSError`."""
     os.replace(name, new, src_dir_fd=directory, dst_dir_fd=directory)
 
 
 def link_at(directory: int, name: str, new: str) -> None:
-    """Give a file of an open directory a further name. Raises `OSError`, also when that is taken."""
+    """Add a hard link to a file in an open directory. Raises `OSError`, also if the new name exists."""
     os.link(name, new, src_dir_fd=directory, dst_dir_fd=directory)
 
 
 def scandir_at(directory: int) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
-    """Return what an open directory holds, to be closed. Raises `OSError`."""
+    """Return an iterator over the entries of an open directory, to be closed. Raises `OSError`."""
     return os.scandir(directory)
 
 
@@ -94,11 +94,11 @@ def listdir_at(directory: int) -> list[str]:
     return os.listdir(directory)
 
 
-# ---- files: whose they are, who else uses them, when they are on the disk ----
+# ---- files: owners, locks, durability ----
 
 
 def try_lock(descriptor: int) -> None:
-    """Lock an open file without waiting. Raises `BlockingIOError` where somebody else has it, else OSError."""
+    """Lock an open file without waiting. Raises `BlockingIOError` if another process holds the lock, else OSError."""
     import fcntl
 
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -117,7 +117,7 @@ def try_lock_directory(path: Path) -> int:
 
 @contextmanager
 def lock_directory(path: Path) -> Generator[int]:
-    """Wait until nobody else has a directory, and have it; gives a descriptor for `sync`. Raises `OSError`."""
+    """Wait for the exclusive lock of a directory; yield a descriptor for `sync`. Raises `OSError`."""
     import fcntl
 
     descriptor = open_directory(path)
@@ -129,7 +129,7 @@ def lock_directory(path: Path) -> Generator[int]:
 
 
 def raise_open_file_limit(most: int) -> int:
-    """Raise the limit of this process on open files to so many, as far as the system allows, and return the limit.
+    """Raise this process's limit of open files to `most`, or as far as the system allows, and return the limit.
 
     It is never lowered.
     """
@@ -144,50 +144,50 @@ def raise_open_file_limit(most: int) -> int:
 
 
 def get_user_id() -> int:
-    """Return the number that the files of this user bear."""
+    """Return the user id of this process, which owns its files."""
     return os.getuid()
 
 
 def get_account_home(uid: int | None) -> str:
-    """Return the home that the list of users has for a user, None for who runs this; empty when it has none."""
+    """Return the home in the account database for a user id, None for the current user; empty if there is none."""
     with suppress(KeyError):
         return pwd.getpwuid(os.geteuid() if uid is None else uid).pw_dir
     return ""
 
 
 def is_root() -> bool:
-    """Whether nothing is refused to this process."""
+    """Return whether this process is root, so that no permission is denied to it."""
     return os.geteuid() == 0
 
 
 def is_owned(status: os.stat_result) -> bool:
-    """Whether a file belongs to who runs this process."""
+    """Return whether the user of this process owns a file."""
     return status.st_uid == os.geteuid()
 
 
 def is_private_mode(mode: int) -> bool:
-    """Whether a file of a mode is closed to all but its owner."""
+    """Return whether a file mode grants access to the owner only."""
     return not mode & 0o077
 
 
 def set_mode(descriptor: int, mode: int) -> None:
-    """Give an open file a mode. Raises `OSError`."""
+    """Set the mode of an open file. Raises `OSError`."""
     os.fchmod(descriptor, mode)
 
 
 def copy_owner(descriptor: int, like: os.stat_result) -> None:
-    """Give an open file to the owner and group of another. Raises `PermissionError` when it is not ours to give."""
+    """Set the owner and group of an open file to those of another. Raises `PermissionError` if not permitted."""
     new = os.fstat(descriptor)
     if (new.st_uid, new.st_gid) != (like.st_uid, like.st_gid):
         os.fchown(descriptor, like.st_uid, like.st_gid)
 
 
 def explain_invalid_name(path: str) -> str:
-    """Return why a name in a path means something else than a file of that name; empty when none does."""
+    """Return why a name in a path is not the name of a file; empty if all are."""
     return ""
 
 
 def to_posix(path: str) -> str:
-    """Return a normal path with slashes between its names."""
-    # Two slashes at the beginning mean something of their own to `normpath`, and nothing to anybody else.
+    """Return a normal path with slashes as separators."""
+    # `normpath` keeps two leading slashes, which mean nothing special here.
     return "/" + path.lstrip("/")

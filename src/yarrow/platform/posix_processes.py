@@ -1,4 +1,4 @@
-"""What Linux and macOS do alike with programs: process groups, signals, pipes, terminals, sockets."""
+"""Process operations shared by Linux and macOS: process groups, signals, pipes, terminals, sockets."""
 
 import os
 import signal
@@ -16,68 +16,68 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
 KILL_SIGNAL = signal.SIGKILL
-"""Ends a process that cannot refuse it."""
+"""Signal that ends a process and cannot be ignored."""
 TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What tells a program to end."""
+"""Signals that request a program to exit."""
 SHELL_PATHS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
-"""Where bash is looked for before PATH, so that a directory on PATH cannot put another in its place."""
+"""Paths checked for bash before PATH, so that a directory on PATH cannot override it."""
 ULIMIT_SHELL = "/bin/sh"
-"""The shell whose `ulimit` bounds a program; empty where there is none."""
+"""Shell whose `ulimit` limits a program; empty if there is none."""
 HAS_TERMINAL_UI = True
-"""Whether the terminal UI runs here."""
+"""True if the terminal UI is supported."""
 HAS_UNIX_SOCKETS = True
-"""Whether the service can listen on a path that other users cannot reach."""
+"""True if the service can listen on a socket path that other users cannot reach."""
 NO_SHELL_HINT = ""
-"""What to do where `find_shell` finds none; it always does here."""
+"""Advice for the user if `find_shell` finds none; unused here because it always does."""
 DEFAULT_EDITOR = "vi"
-"""The editor where none is named."""
+"""Default editor."""
 
 
 def open_pipe() -> tuple[int, int]:
-    """Return a pipe: where to read, which never waits, and where to write."""
+    """Return a pipe: its non-blocking read end and its write end."""
     source, sink = os.pipe()
     os.set_blocking(source, False)
     return source, sink
 
 
 def set_nonblocking(descriptor: int) -> None:
-    """See to it that writing to a pipe of ours never waits."""
+    """Make writes to one of our pipes non-blocking."""
     os.set_blocking(descriptor, False)
 
 
 def read_nonblocking(descriptor: int, most: int) -> bytes:
-    """Return what is in a pipe of `open_pipe`, nothing at its end. Raises `BlockingIOError` where it is empty."""
+    """Read from a pipe of `open_pipe`; empty at its end. Raises `BlockingIOError` if no data is available."""
     return os.read(descriptor, most)
 
 
 def watch_readable(loop: "AbstractEventLoop", descriptor: int, arrived: Callable[[], object]) -> None:
-    """Call back, in the event loop, whenever a descriptor can be read."""
+    """Call back in the event loop whenever a descriptor is readable."""
     loop.add_reader(descriptor, arrived)
 
 
 def unwatch_readable(loop: "AbstractEventLoop", descriptor: int) -> None:
-    """Call back no more."""
+    """Stop the calls of `watch_readable`."""
     loop.remove_reader(descriptor)
 
 
 def kill_group(leader: int) -> None:
-    """Kill a child that was started in a session of its own, with all that it started there.
+    """Kill a child that leads its own session, with all processes in its group.
 
-    Raises `ProcessLookupError` when it is gone.
+    Raises `ProcessLookupError` if none exists.
     """
     os.killpg(leader, signal.SIGKILL)
 
 
 def exit_at_stdin_end() -> None:
-    """See to it that the end of standard input ends this process, which leads its group, at any moment.
+    """Make the end of standard input kill this process, which must lead its group, at any moment.
 
-    A thread cannot: a library may hold the interpreter's lock for long. So a second process, forked while this one has
-    a single thread and little memory, waits and then kills the group, itself included.
+    A thread cannot do this, because a library may hold the GIL for long. A second process, forked while this one has a
+    single thread and little memory, waits for the end and kills the group, including itself.
     """
     if os.fork():
         return
     try:
-        # Who waits for the end of our output must not wait for this process.
+        # A process that waits for the end of our output must not wait for this one.
         os.close(1)
         os.close(2)
         while os.read(0, 4096):
@@ -87,7 +87,7 @@ def exit_at_stdin_end() -> None:
 
 
 def find_shell(environment: Mapping[str, str]) -> str:
-    """Return the shell that runs a command after `-c`: bash, or sh where there is none."""
+    """Return the shell that runs a command after `-c`: bash, or sh if there is none."""
     for path in SHELL_PATHS:
         if os.access(path, os.X_OK):
             return path
@@ -96,15 +96,15 @@ def find_shell(environment: Mapping[str, str]) -> str:
     return find_program("bash", environment) or "/bin/sh"
 
 
-# ---- terminals and pipes of others ----
+# ---- terminals and pipes of other processes ----
 
 
 def prepare_terminal() -> None:
-    """See to it that a terminal shows what is written as UTF-8, with its escape sequences."""
+    """Make the terminal interpret output as UTF-8 with escape sequences."""
 
 
 def flush_input(descriptor: int) -> None:
-    """Drop what was typed at a terminal and not read yet."""
+    """Discard unread terminal input."""
     import termios
 
     termios.tcflush(descriptor, termios.TCIFLUSH)
@@ -112,7 +112,7 @@ def flush_input(descriptor: int) -> None:
 
 @contextmanager
 def set_cbreak_mode(descriptor: int) -> Generator[bool]:
-    """Read a terminal key by key and unechoed, also what was typed and not read yet; yield whether that is so here."""
+    """Read a terminal key by key without echo, including unread input; yield whether this is supported."""
     import termios
 
     before = termios.tcgetattr(descriptor)
@@ -128,29 +128,29 @@ def set_cbreak_mode(descriptor: int) -> Generator[bool]:
 
 
 def is_in_background(descriptor: int) -> bool:
-    """Whether a terminal belongs to another job, so that reading from it would stop this one."""
+    """Return whether a terminal belongs to another job, so that reading from it would stop this process."""
     try:
         return os.tcgetpgrp(descriptor) != os.getpgrp()
-    except OSError:  # not the terminal that controls us: there are no jobs on it
+    except OSError:  # not our controlling terminal: it has no jobs
         return False
 
 
 def wait_readable(descriptor: int, seconds: float | None) -> bool:
-    """Wait until a descriptor can be read, for so long at most, and return whether it can. Raises `OSError`."""
+    """Wait until a descriptor is readable, for `seconds` at most; return whether it is. Raises `OSError`."""
     import select
 
     return bool(select.select([descriptor], [], [], seconds)[0])
 
 
 def can_detect_peer_close(descriptor: int) -> bool:
-    """Whether `watch_readable` calls back when the reader of what we write goes away."""
+    """Return whether `watch_readable` reports when the reader of our output closes it."""
     import stat
 
     return stat.S_ISFIFO(os.fstat(descriptor).st_mode)
 
 
 def is_peer_closed(descriptor: int) -> bool:
-    """Whether nobody has the other end of a pipe, or of a terminal, any more."""
+    """Return whether the other end of a pipe or terminal is closed."""
     import select
 
     poll = select.poll()
@@ -159,7 +159,7 @@ def is_peer_closed(descriptor: int) -> bool:
 
 
 def is_socket_listening(path: Path) -> bool:
-    """Whether somebody listens on a unix socket."""
+    """Return whether a process listens on a unix socket."""
     import socket
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:

@@ -1,4 +1,4 @@
-"""Search path for the programs that Yarrow itself starts, without directories where a workspace could plant one."""
+"""Search path for programs that Yarrow itself starts, without directories where a workspace could plant one."""
 
 import os
 import sys
@@ -7,22 +7,22 @@ from contextlib import suppress
 from pathlib import Path
 
 MAX_ROOTS = 4_096
-"""Workspace roots remembered by this process; the oldest is forgotten."""
+"""Maximum workspace roots remembered by this process; the oldest is forgotten."""
 MAX_LINKS = 40
-"""Symlinks followed one by one of a path; Linux follows no more."""
+"""Maximum symlinks followed one at a time in a path; Linux follows no more."""
 PATH_VARIABLES = (
     *("PATH", "PYTHONPATH", "PYTHONHOME", "PERL5LIB", "PERLLIB", "RUBYLIB", "NODE_PATH", "CLASSPATH"),
     *("LD_LIBRARY_PATH", "LD_PRELOAD", "DYLD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES"),
 )
-"""Variables that list places from which a program, or what it loads, is run."""
+"""Variables that list directories or files from which a program, or what it loads, is run."""
 
 _roots: dict[Path, None] = {}
 
 
 def remember_roots(cwd: Path, extra: Iterable[str] = ()) -> None:
-    """Remember the roots of a workspace, with the repositories around them: no program is started from below them.
+    """Remember the roots of a workspace and of the repositories around them: no program below them is started.
 
-    `extra` are roots as they are configured.
+    `extra` are roots as written in the settings.
     """
     for root in (one for text in ("", *extra) for one in _list_with_repositories(cwd, text)):
         _roots.pop(root, None)
@@ -32,9 +32,9 @@ def remember_roots(cwd: Path, extra: Iterable[str] = ()) -> None:
 
 
 def find_program(name: str, environment: Mapping[str, str]) -> str | None:
-    """Return the absolute path of a program, None when only a workspace has it.
+    """Return the absolute path of a program; None if it is not found, or only in a workspace.
 
-    A name with a slash is looked up as it is, where that is an absolute path.
+    A name with a slash is not searched for and must be an absolute path.
     """
     import shutil
 
@@ -47,21 +47,21 @@ def find_program(name: str, environment: Mapping[str, str]) -> str | None:
 
 
 def filter_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment whose search paths lead into no workspace."""
+    """Return an environment whose search paths do not lead into a workspace."""
     return {name: filter_path(text) if name in PATH_VARIABLES else text for name, text in environment.items()}
 
 
 def filter_path(path: str) -> str:
-    """Return a search path without relative directories and without those that a workspace's user could have made."""
+    """Return a search path without relative directories and those that the owner of a workspace could have created."""
     roots = _list_workspaces()
     owners = set(_list_foreign_owners(roots))
     return os.pathsep.join(one for one in path.split(os.pathsep) if _is_trusted(one, roots, owners))
 
 
 def _list_workspaces() -> list[Path]:
-    """Return the roots seen so far and the working directory, but for those that hold the home itself.
+    """Return the roots seen so far and the working directory, except those that contain the home directory.
 
-    The programs of a home are the user's own, and nothing is left to keep apart there.
+    The programs in a home directory are the user's own, so nothing needs to be kept apart there.
     """
     home = os.path.realpath(Path.home())
     with suppress(OSError):
@@ -70,7 +70,7 @@ def _list_workspaces() -> list[Path]:
 
 
 def _list_with_repositories(cwd: Path, text: str) -> Iterator[Path]:
-    with suppress(OSError, ValueError, RuntimeError):  # what is no path is refused elsewhere
+    with suppress(OSError, ValueError, RuntimeError):  # an invalid path is rejected elsewhere
         real = Path(os.path.realpath(cwd / Path(text).expanduser()))
         yield real
         yield from (above for above in real.parents if (above / ".git").exists())
@@ -88,7 +88,7 @@ def _is_trusted(directory: str, roots: list[Path], owners: set[int]) -> bool:
 
 
 def _list_foreign_owners(roots: list[Path]) -> Iterator[int]:
-    """Yield the users, other than this one and root, whom a workspace belongs to."""
+    """Yield the owners of workspaces other than this user and root."""
     if sys.platform == "win32":
         return
     for root in roots:
@@ -98,29 +98,29 @@ def _list_foreign_owners(roots: list[Path]) -> Iterator[int]:
 
 
 def _leads_into(path: str, roots: list[Path]) -> bool:
-    """Whether a path, or any symlink on the way to what it leads to, lies in one of the roots."""
+    """Return whether a path, or any symlink on the way to its target, is in one of the roots."""
     return any(Path(one).is_relative_to(root) for one in _follow_links(path) for root in roots)
 
 
 def _is_link(path: Path) -> bool:
     try:
         return path.is_symlink()
-    except OSError:  # what this user cannot look at, this user cannot run either
+    except OSError:  # a path that this user cannot inspect cannot be run either
         return False
 
 
 def _follow_links(path: str) -> Iterator[str]:
-    """Yield a path, each path that following one more of its symlinks gives, and the real one."""
+    """Yield a path, the path after following each of its symlinks in turn, and its real path."""
     step = os.path.normpath(path)
     yield step
     for _ in range(MAX_LINKS):
-        # The outermost first, as the system follows them.
+        # The outermost first, as the system does.
         link = next((one for one in (*reversed(Path(step).parents), Path(step)) if _is_link(one)), None)
         if link is None:
             break
         try:
             step = os.path.normpath(link.parent / link.readlink() / Path(step).relative_to(link))
-        except OSError:  # gone meanwhile
+        except OSError:  # removed meanwhile
             break
         yield step
     yield os.path.realpath(path)

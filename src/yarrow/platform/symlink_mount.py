@@ -1,7 +1,7 @@
-"""Program that mounts symlinks over files in a mount namespace of its own, then becomes another program.
+"""Program that mounts symlinks over files in a mount namespace of its own, then executes another program.
 
-Bubblewrap follows each symlink that it is given to mount, but carries along those that are mounted already. Yarrow runs
-this file by path in a bare interpreter, so it imports nothing of Yarrow.
+Bubblewrap follows a symlink that it is asked to mount, but keeps those that are already mounted. Yarrow runs this file
+by path in a bare interpreter, so it must not import anything of Yarrow.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _HERE, _NO_FOLLOW, _EMPTY_PATH, _CLONE = -100, 0x100, 0x1000, 1
 _MOVE_FROM_DESCRIPTOR = 4
 _SEALED = 1 | 2 | 4
-"""Read-only, nosuid and nodev: bubblewrap changes nothing about such a mount, for which it would follow the symlink."""
+"""Read-only, nosuid and nodev: bubblewrap leaves such a mount unchanged; to change it, it would follow the symlink."""
 _DETACH = 2 | 8
 _IGNORED_BY_PYTHON = ("SIGPIPE", "SIGXFSZ", "SIGXFZ")
 
@@ -31,10 +31,10 @@ class _MountAttributes(ctypes.Structure):
 
 
 def main(mark: str, *words: str) -> None:
-    """Mount symlinks and become a program.
+    """Mount symlinks and execute a program.
 
-    `words` are pairs of a symlink and the file that it covers, guards, each after their count, and the command line of
-    the program, in which the guards replace the mark if a symlink could not be mounted.
+    `words` are pairs of a symlink and the file that it covers, then guards, each list after its count, and the command
+    line of the program, in which the guards replace `mark` if a symlink could not be mounted.
     """
     pairs, rest = _split_counted(words)
     guards, program = _split_counted(rest)
@@ -48,7 +48,7 @@ def main(mark: str, *words: str) -> None:
     for name in _IGNORED_BY_PYTHON:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_DFL)
-    # The interpreter may have added to its environment.
+    # The interpreter may have changed its environment.
     with open("/proc/self/environ", "rb") as file:
         pairs_of_environment = (entry.partition(b"=") for entry in file.read().split(b"\0") if entry)
         os.execve(program[0], program, {name: value for name, _, value in pairs_of_environment})  # noqa: S606 (this process becomes the launcher; no shell)
@@ -73,7 +73,7 @@ def _mount_all(links: Sequence[tuple[str, str]]) -> None:
 
 
 def _enter_namespace() -> None:
-    """Enter a mount namespace, and for other users than root the user namespace that allows it."""
+    """Enter a mount namespace and, unless root, the user namespace that permits it."""
     uid, gid = os.geteuid(), os.getegid()
     _check_result(_libc.unshare(_NEW_MOUNTS | (_NEW_USERS if uid else 0)))
     if uid:

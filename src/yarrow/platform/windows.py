@@ -1,4 +1,4 @@
-"""Windows: what stands there in place of what Linux and macOS have in common."""
+"""Windows implementation of `system`."""
 
 import sys
 
@@ -133,6 +133,6 @@ __all__ = [
 ]
 
 NO_SANDBOX_REASON = "Yarrow has no sandbox for Windows; in WSL it has one"
-"""Why there can be no sandbox on this system; empty where a program makes one."""
+"""Reason why this system has no sandbox; empty if a program provides one."""
 NO_SHELL_HINT = "bash was not found: install Git for Windows, which has one, or run Yarrow in WSL"
-"""What to do where `find_shell` finds none."""
+"""Advice for the user if `find_shell` finds none."""

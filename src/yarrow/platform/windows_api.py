@@ -1,4 +1,4 @@
-"""The calls of Windows that Python has no name for: handles of directories, jobs, consoles."""
+"""Windows calls missing in Python: directory handles, jobs, consoles."""
 
 import ctypes
 import sys
@@ -11,10 +11,10 @@ from functools import lru_cache
 
 _LIST, _ATTRIBUTES, _SYNCHRONIZE = 0x1, 0x80, 0x10_0000
 _SHARE_READ, _SHARE_WRITE = 0x1, 0x2
-"""Without the right to delete: what is held open keeps its name, and so do the directories above it."""
+"""Excludes the right to delete: an open file or directory keeps its name, and so do its parent directories."""
 _OPEN_EXISTING = 3
 _BACKUP_SEMANTICS = 0x0200_0000
-"""Without which no directory is opened."""
+"""Required to open a directory."""
 _LONGEST_PATH = 32_768
 _TERMINATE, _SET_QUOTA = 0x1, 0x100
 _EXTENDED_LIMITS, _ACCOUNTING = 9, 1
@@ -57,7 +57,7 @@ class _Accounts(ctypes.Structure):
 
 @lru_cache(maxsize=1)
 def _kernel() -> ctypes.WinDLL:
-    """Return the library; a handle is as wide as a pointer, which it would not be without saying so."""
+    """Return the library, with types declared: by default, a handle would be narrower than a pointer."""
     library = ctypes.WinDLL("kernel32", use_last_error=True)
     handle, number, text = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_wchar_p
     library.CreateFileW.restype = handle
@@ -88,7 +88,7 @@ def _failure(path: str = "") -> OSError:
 
 
 def open_directory(path: str) -> int:
-    """Return a descriptor of a directory, or of a file, that keeps its name while it is open. Raises `OSError`."""
+    """Return a descriptor of a directory or file that cannot be renamed while it is open. Raises `OSError`."""
     rights = _LIST | _ATTRIBUTES | _SYNCHRONIZE
     share = _SHARE_READ | _SHARE_WRITE
     handle = _kernel().CreateFileW(path, rights, share, None, _OPEN_EXISTING, _BACKUP_SEMANTICS, None)
@@ -102,7 +102,7 @@ def open_directory(path: str) -> int:
 
 
 def path_of(descriptor: int) -> str:
-    """Return the path of what is open, with every link followed, as the system takes it as it stands.
+    """Return the path of an open file or directory, with symlinks resolved, in a form that the system takes literally.
 
     Raises `OSError`.
     """
@@ -115,10 +115,10 @@ def path_of(descriptor: int) -> str:
 
 
 class Job:
-    """A child with all that it starts from now on; whatever of it runs is ended with this, or with this process."""
+    """Child process with everything it starts from now on; all of it ends with this object or this process."""
 
     def __init__(self, leader: int) -> None:
-        """Raises `OSError`, also when the child has ended."""
+        """Put a child into a job. Raises `OSError`, also if it has exited."""
         self._leader = leader
         self._job = _kernel().CreateJobObjectW(None, None)
         if not self._job:
@@ -144,29 +144,29 @@ class Job:
             _kernel().CloseHandle(process)
 
     def alive(self) -> list[int]:
-        """Return the child as long as anything of it runs."""
+        """Return the child's id while any process of the job is running, else nothing."""
         accounts = _Accounts()
         size = ctypes.sizeof(accounts)
         known = _kernel().QueryInformationJobObject(self._job, _ACCOUNTING, ctypes.byref(accounts), size, None)
         return [self._leader] if known and accounts.active else []
 
     def end(self) -> None:
-        """Kill all of it."""
+        """Kill all processes."""
         _kernel().TerminateJobObject(self._job, 1)
 
     def close(self) -> None:
-        """Give back the handle, with which the rest of it ends."""
+        """Close the handle, which ends all processes."""
         if self._job:
             _kernel().CloseHandle(self._job)
             self._job = None
 
     def __del__(self) -> None:
-        """Close it, where nobody did."""
+        """Close the handle if it is still open."""
         self.close()
 
 
 def speak_utf8() -> None:
-    """Let the console, if there is one, show UTF-8 and obey escape sequences."""
+    """Make the console, if there is one, display UTF-8 and interpret escape sequences."""
     kernel = _kernel()
     mode = ctypes.c_uint32()
     for number in _OUTPUTS:

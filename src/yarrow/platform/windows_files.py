@@ -1,7 +1,7 @@
-"""What Windows does with files: directories that are held open by handles, locks of bytes, no owners and no modes.
+"""File operations of Windows: open directories as handles, byte locks, no owners and no modes.
 
-There is no opening relative to a directory. A handle that does not let it be renamed takes the place of that: what is
-held stays where it is, and the directories above it do, so that its path is as good as the handle.
+Windows cannot open a path relative to a directory. Instead, a handle prevents the directory and its parents from being
+renamed, so that its path is as reliable as the handle.
 """
 
 import errno
@@ -21,27 +21,27 @@ from pathlib import Path
 from yarrow.platform.windows_paths import explain_invalid_part, normcase
 
 BASE_FLAGS = os.O_BINARY | os.O_NOINHERIT
-"""Opens a file for bytes, and for this process alone."""
+"""Flags to open a file in binary mode, not inherited by children."""
 NOFOLLOW = 0
-"""Opens no link; here it is not known to `os.open`, and `open_at` does so."""
+"""Flag to fail if the path is a symlink; `os.open` has none here, and `open_at` always fails then."""
 NONBLOCK = 0
-"""Neither waits for whoever writes into a pipe, nor takes a terminal for its own; no path leads to either here."""
+"""Flags to wait for no peer of a FIFO, and to acquire no controlling terminal; no path leads to either here."""
 DIRECTORY = 1 << 40
-"""Opens nothing but a directory; for `open_at` and `openat_nofollow` alone, since `os.open` opens none here."""
+"""Flag to fail unless the path is a directory, for `open_at` and `openat_nofollow` only: `os.open` opens none."""
 LOCK = ".lock"
-"""The file in a directory that is locked in place of the directory."""
+"""Name of the file that is locked in place of its directory."""
 LOCK_SECONDS = 30.0
-"""How long is waited for a directory that somebody else has; then that is an error."""
+"""Maximum seconds to wait for the lock of a directory; then an error is raised."""
 LOOK_SECONDS = 0.02
-"""How far apart it is looked whether it is free."""
+"""Seconds between attempts to acquire the lock."""
 _FAR = 1 << 30
-"""Where the locked byte lies: past the text, for a locked byte cannot be read by others."""
+"""Offset of the locked byte, past the text, because other processes cannot read a locked byte."""
 _LINKS = frozenset({0xA000_000C, 0xA000_0003})
-"""Tags of a symbolic link and of a junction; others stand for files that are kept elsewhere, and are none."""
+"""Reparse tags of a symlink and a junction; other tags mark files stored elsewhere and are not links."""
 
 
 def open_directory(path: Path | str, *, follow: bool = True) -> int:
-    """Return a descriptor of a directory, by which what lies in it is reached; no link unless `follow` says so.
+    """Return a descriptor of a directory for the functions named `*_at`; rejects a symlink unless `follow` is true.
 
     Raises `OSError`.
     """
@@ -58,12 +58,12 @@ def open_directory(path: Path | str, *, follow: bool = True) -> int:
 
 
 def open_at(directory: int, name: str, flags: int, *, mode: int = 0o777) -> int:
-    """Open what an open directory holds by a name, which is no link. Raises `OSError`."""
+    """Open a name in an open directory; it must not be a symlink. Raises `OSError`."""
     path = _path_in(directory, name)
     is_directory = flags & DIRECTORY or _is_directory(path)
     descriptor = open_directory(path) if is_directory else os.open(path, flags | BASE_FLAGS, mode)
     try:
-        # A link would have led to another path; nothing was read or written by it yet.
+        # A symlink would have led to another path; nothing was read or written through it yet.
         if normcase(_path_of(descriptor)) == normcase(path):
             return descriptor
     except OSError:
@@ -74,7 +74,7 @@ def open_at(directory: int, name: str, flags: int, *, mode: int = 0o777) -> int:
 
 
 def openat_nofollow(directory: int, names: tuple[str, ...], flags: int) -> int:
-    """Open what lies below an open directory by one name after the other, none of which may be a link.
+    """Open a path below an open directory, given by its names, none of which may be a symlink.
 
     Raises `OSError`.
     """
@@ -91,37 +91,37 @@ def openat_nofollow(directory: int, names: tuple[str, ...], flags: int) -> int:
 
 
 def mkdir_at(directory: int, name: str) -> None:
-    """Make a directory in an open one. Raises `OSError`."""
+    """Create a directory in an open one. Raises `OSError`."""
     Path(_path_in(directory, name)).mkdir()
 
 
 def stat_at(directory: int, name: str) -> os.stat_result:
-    """Return what the system says of a name in an open directory, of a link itself. Raises `OSError`."""
+    """Return the status of a name in an open directory without following a symlink. Raises `OSError`."""
     return os.lstat(_path_in(directory, name))
 
 
 def can_write_at(directory: int, name: str) -> bool:
-    """Whether a file of an open directory may be written; of `.` whether files may be made in it."""
+    """Return whether a file in an open directory is writable or, for `.`, whether files can be created in it."""
     return os.access(_path_in(directory, name), os.W_OK)
 
 
 def unlink_at(directory: int, name: str) -> None:
-    """Remove a file of an open directory. Raises `OSError`."""
+    """Remove a file in an open directory. Raises `OSError`."""
     Path(_path_in(directory, name)).unlink()
 
 
 def replace_at(directory: int, name: str, new: str) -> None:
-    """Give a file of an open directory another name, in place of what had that one. Raises `OSError`."""
+    """Rename a file in an open directory, replacing a file with the new name. Raises `OSError`."""
     Path(_path_in(directory, name)).replace(_path_in(directory, new))
 
 
 def link_at(directory: int, name: str, new: str) -> None:
-    """Give a file of an open directory a further name. Raises `OSError`, also when that is taken."""
+    """Add a hard link to a file in an open directory. Raises `OSError`, also if the new name exists."""
     Path(_path_in(directory, new)).hardlink_to(_path_in(directory, name))
 
 
 def scandir_at(directory: int) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
-    """Return what an open directory holds, to be closed. Raises `OSError`."""
+    """Return an iterator over the entries of an open directory, to be closed. Raises `OSError`."""
     return os.scandir(_path_of(directory))
 
 
@@ -131,7 +131,7 @@ def listdir_at(directory: int) -> list[str]:
 
 
 def try_lock(descriptor: int) -> None:
-    """Lock an open file without waiting. Raises `BlockingIOError` where somebody else has it, else OSError."""
+    """Lock an open file without waiting. Raises `BlockingIOError` if another process holds the lock, else OSError."""
     os.lseek(descriptor, _FAR, os.SEEK_SET)
     try:
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
@@ -142,16 +142,13 @@ def try_lock(descriptor: int) -> None:
 
 
 def try_lock_directory(path: Path) -> int:
-    """Lock a directory without waiting, and return the descriptor that holds the lock. Raises as `try_lock`.
-
-    No directory is locked here, which is an `OSError`.
-    """
+    """Raise `OSError`: directories cannot be locked on this system."""
     raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP), str(path))
 
 
 @contextmanager
 def lock_directory(path: Path) -> Generator[int]:
-    """Wait until nobody else has a directory, and have it; gives a descriptor for `sync`. Raises `OSError`."""
+    """Wait for the exclusive lock of a directory; yield a descriptor for `sync`. Raises `OSError`."""
     descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | BASE_FLAGS, 0o600)
     try:
         last = time.monotonic() + LOCK_SECONDS
@@ -163,64 +160,64 @@ def lock_directory(path: Path) -> Generator[int]:
 
 
 def sync(descriptor: int, *, data_only: bool = False) -> None:
-    """Return when an open file, or the entries of a directory, survive a power failure. Raises `OSError`.
+    """Return once an open file, or the entries of a directory, would survive a power failure. Raises `OSError`.
 
-    `data_only` leaves out what is not needed to read a file's data again. The journal of the file system keeps the
-    entries of directories, and nobody but an administrator can ask for more.
+    `data_only` skips metadata that is not needed to read the data. The entries of directories are kept by the journal
+    of the file system; only an administrator can do more.
     """
     if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
         os.fsync(descriptor)
 
 
 def open_directory_changes() -> None:
-    """Return what reports changes in directories; None where nothing does."""
+    """Return an object that reports changes in directories; None if unsupported."""
 
 
 def list_connected_addresses(port: int) -> list[str]:
-    """Return the addresses connected to a TCP port of this machine, one for each connection; none if unknown."""
+    """Return the remote address of each connection to a local TCP port; empty if unknown."""
     return []
 
 
 def raise_open_file_limit(most: int) -> int:
-    """Return `most`: there is no limit of a process here that could be raised."""
+    """Return `most`: processes have no limit here that could be raised."""
     return most
 
 
 def get_user_id() -> int:
-    """Return the number that the files of this user bear; here it is the same for all."""
+    """Return the user id of this process; the same for all users here."""
     return 0
 
 
 def get_account_home(uid: int | None) -> str:
-    """Return the home that the list of users has for a user; there is no such list."""
+    """Return an empty text: there is no account database here."""
     return ""
 
 
 def is_root() -> bool:
-    """Whether nothing is refused to this process; nobody is told so here."""
+    """Return whether this process is root, so that no permission is denied to it; always False here."""
     return False
 
 
 def is_owned(status: os.stat_result) -> bool:
-    """Whether a file belongs to who runs this process; here the access list of the profile's directory sees to it."""
+    """Return whether the user of this process owns a file; the access list of the profile directory ensures it here."""
     return True
 
 
 def is_private_mode(mode: int) -> bool:
-    """Whether a file of a mode is closed to all but its owner; here the profile's directory is, with all in it."""
+    """Return whether a file mode grants access to the owner only; the profile directory ensures it here."""
     return True
 
 
 def set_mode(descriptor: int, mode: int) -> None:
-    """Do nothing: a file has the access list that its directory hands down."""
+    """Do nothing: a file inherits the access list of its directory."""
 
 
 def copy_owner(descriptor: int, like: os.stat_result) -> None:
-    """Do nothing: a file belongs to who made it."""
+    """Do nothing: a file belongs to its creator."""
 
 
 def copy_attributes(source: int, target: int) -> None:
-    """Do nothing: streams within a file stay with the one that is replaced."""
+    """Do nothing: the streams of a file are lost with the file that is replaced."""
 
 
 def _path_of(descriptor: int) -> str:
@@ -230,7 +227,7 @@ def _path_of(descriptor: int) -> str:
 
 
 def _path_in(directory: int, name: str) -> str:
-    """Return the path of a name in an open directory. Raises `OSError` for what is not the name of a file."""
+    """Return the path of a name in an open directory. Raises `OSError` if it is not a valid file name."""
     path = _path_of(directory)
     if name in ("", "."):
         return path
@@ -242,7 +239,7 @@ def _path_in(directory: int, name: str) -> str:
 
 def _is_directory(path: str) -> bool:
     try:
-        return stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116 (a Path would take the path apart)
+        return stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116 (a Path would normalize the path)
     except OSError:
         return False
 
@@ -252,7 +249,7 @@ def _is_link(status: os.stat_result) -> bool:
 
 
 def _is_locked(descriptor: int, last: float) -> bool:
-    """Take the lock of a directory; False where somebody else has it, an error where they had it for too long."""
+    """Try to lock a directory; return False if another process holds the lock. Raises `TimeoutError` after `last`."""
     try:
         try_lock(descriptor)
     except BlockingIOError as error:

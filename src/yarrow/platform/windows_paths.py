@@ -1,21 +1,21 @@
-"""What Windows makes of the names in a path, and where its programs lie: rules that ask the system nothing."""
+"""Windows rules for names in a path, and locations of its programs, without calls to the system."""
 
 from collections.abc import Callable, Mapping
 from pathlib import PurePath, PureWindowsPath
 
 _DEVICES = frozenset({"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"})
 _PORTS = frozenset(f"{port}{digit}" for port in ("COM", "LPT") for digit in "0123456789¹²³")
-"""Names that are devices in every directory, whatever follows after a dot."""
+"""Names that are devices in every directory, whatever follows a dot."""
 _FORBIDDEN = frozenset('<>"|?*')
 _RAW_PREFIXES = ("\\\\.\\", "\\\\?\\", "\\??\\")
-"""How a path begins that the system takes as it stands: to a device, or past the rules below."""
+"""Prefixes of paths that the system takes literally: to a device, or exempt from the rules below."""
 GIT_DIRECTORY = "Git"
 PROGRAM_VARIABLES = ("PROGRAMW6432", "PROGRAMFILES", "PROGRAMFILES(X86)")
-"""Variables with directories in which Git for Windows lies that was installed for everybody."""
+"""Variables with directories that contain Git for Windows if it is installed for all users."""
 
 
 def explain_invalid_name(path: str) -> str:
-    """Return why a name in a path means something else than a file of that name; empty when none does."""
+    """Return why a name in a path is not the name of a file; empty if all are."""
     if path.replace("/", "\\").startswith(_RAW_PREFIXES):
         return "it leads past the names of files"
     whole = PureWindowsPath(path)
@@ -25,7 +25,7 @@ def explain_invalid_name(path: str) -> str:
 
 
 def explain_invalid_part(name: str) -> str:
-    """Return why one name between backslashes is not the name of a file or directory; empty when it is."""
+    """Return why one component of a path is not the name of a file or directory; empty if it is."""
     if name in (".", ".."):
         return ""
     if ":" in name:
@@ -40,24 +40,24 @@ def explain_invalid_part(name: str) -> str:
 
 
 def to_posix(path: str) -> str:
-    """Return a normal path with slashes between its names."""
+    """Return a normal path with slashes as separators."""
     return path.replace("\\", "/")
 
 
 def normcase(path: str) -> str:
-    """Return a path as it is compared with others: with slashes, and in small letters."""
+    """Return a path in its form for comparison: with slashes and case-folded."""
     return to_posix(path).casefold()
 
 
 def is_within(path: PurePath, place: PurePath) -> bool:
-    """Whether a path is, or lies in, another, as the system tells names apart; its paths know that here."""
+    """Return whether a path is, or is below, another one, by the name rules of the system, which its paths follow."""
     return path.is_relative_to(place)
 
 
 def find_bash(environment: Mapping[str, str], exists: Callable[[str], bool]) -> str:
-    """Return the path of a bash that sees the files of Windows, empty where there is none.
+    """Return the path of a bash that uses Windows paths; empty if there is none.
 
-    That of Git for Windows comes first. The one in the system's directory is another: it belongs to WSL.
+    Git for Windows has precedence. The bash in the system directory is skipped: it belongs to WSL.
     """
     folders = [
         PureWindowsPath(base, GIT_DIRECTORY, "bin") for name in PROGRAM_VARIABLES if (base := environment.get(name))
@@ -66,14 +66,14 @@ def find_bash(environment: Mapping[str, str], exists: Callable[[str], bool]) -> 
         folders.append(PureWindowsPath(local, "Programs", GIT_DIRECTORY, "bin"))
     searched = [PureWindowsPath(text) for text in environment.get("PATH", "").split(";") if text]
     searched = [folder for folder in searched if folder.is_absolute() and not _is_system_directory(folder, environment)]
-    # Git puts its `cmd` on the path, and bash lies beside that.
+    # Git puts its `cmd` on PATH, and bash is in the directory beside it.
     folders += [folder.parent / "bin" for folder in searched if exists(str(folder / "git.exe"))]
     found = (str(folder / "bash.exe") for folder in (*folders, *searched))
     return next((path for path in found if exists(path)), "")
 
 
 def build_tree_kill_command(environment: Mapping[str, str], pid: int) -> tuple[str, ...]:
-    """Return the command that kills a process and all that it started and that started by those."""
+    """Return the command that kills a process and all its descendants."""
     root = environment.get("SYSTEMROOT", r"C:\Windows")
     return (str(PureWindowsPath(root, "System32", "taskkill.exe")), "/F", "/T", "/PID", str(pid))
 

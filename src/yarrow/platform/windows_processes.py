@@ -1,4 +1,4 @@
-"""What Windows does with programs: jobs in place of process groups, looks at pipes in place of events, no sockets."""
+"""Process operations of Windows: jobs in place of process groups, polling in place of events, no unix sockets."""
 
 import errno
 import os
@@ -24,44 +24,44 @@ if TYPE_CHECKING:
     from yarrow.platform.windows_api import Job
 
 KILL_SIGNAL = signal.SIGTERM
-"""Ends a process that cannot refuse it; here that is what this signal does."""
+"""Signal that ends a process and cannot be ignored; on this system SIGTERM does."""
 TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGBREAK)
-"""What tells a program to end."""
+"""Signals that request a program to exit."""
 SHELL_PATHS = ()
-"""Where bash is looked for before PATH; here that depends on the machine."""
+"""Paths checked for bash before PATH; none here, because they depend on the machine."""
 ULIMIT_SHELL = ""
-"""The shell whose `ulimit` bounds a program; empty where there is none."""
+"""Shell whose `ulimit` limits a program; empty if there is none."""
 HAS_TERMINAL_UI = False
-"""Whether the terminal UI runs here."""
+"""True if the terminal UI is supported."""
 HAS_UNIX_SOCKETS = False
-"""Whether the service can listen on a path that other users cannot reach."""
+"""True if the service can listen on a socket path that other users cannot reach."""
 DEFAULT_EDITOR = "notepad"
-"""The editor where none is named."""
+"""Default editor."""
 LOOK_SECONDS = 0.02
-"""How far apart it is looked whether something came; there is nothing that would tell."""
+"""Polling interval in seconds, because nothing reports that a descriptor is readable."""
 KILL_SECONDS = 10.0
-"""How long it may take to kill the processes that one started."""
+"""Timeout in seconds for killing a process with its descendants."""
 _watched: "dict[int, Handle]" = {}
 
 
 def open_pipe() -> tuple[int, int]:
-    """Return a pipe: where to read, which never waits by `read_nonblocking`, and where to write."""
+    """Return a pipe: its read end, which `read_nonblocking` reads without waiting, and its write end."""
     return os.pipe()
 
 
 def set_nonblocking(descriptor: int) -> None:
-    """Do nothing: what is written to a pipe of ours is a byte for each signal, and has room."""
+    """Do nothing: only one byte per signal is written to our pipes, which have room for it."""
 
 
 def read_nonblocking(descriptor: int, most: int) -> bytes:
-    """Return what is in a pipe of `open_pipe`, nothing at its end. Raises `BlockingIOError` where it is empty."""
+    """Read from a pipe of `open_pipe`; empty at its end. Raises `BlockingIOError` if no data is available."""
     if not _has_come(descriptor):
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
     return os.read(descriptor, most)
 
 
 def watch_readable(loop: "AbstractEventLoop", descriptor: int, arrived: Callable[[], object]) -> None:
-    """Call back, in the event loop, whenever a descriptor can be read."""
+    """Call back in the event loop whenever a descriptor is readable."""
     unwatch_readable(loop, descriptor)
 
     def look() -> None:
@@ -73,54 +73,54 @@ def watch_readable(loop: "AbstractEventLoop", descriptor: int, arrived: Callable
 
 
 def unwatch_readable(loop: "AbstractEventLoop", descriptor: int) -> None:
-    """Call back no more."""
+    """Stop the calls of `watch_readable`."""
     if (looking := _watched.pop(descriptor, None)) is not None:
         looking.cancel()
 
 
 def open_pidfd(pid: int) -> int:
-    """Return a descriptor that can be read when a child has ended. Raises `OSError` where there is no such thing."""
+    """Return a descriptor that becomes readable when a child exits. Raises `OSError` if unsupported."""
     raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
 
 def scope_abstract_sockets() -> bool:
-    """Keep the calling thread, and what it starts, from abstract sockets of others; return whether the system can."""
+    """Deny the calling thread and its children abstract sockets of other processes; return whether that worked."""
     return False
 
 
 class _Family:
-    """A child and all that it starts, in a job."""
+    """Child process with everything it starts, in a job."""
 
     def __init__(self, job: "Job | None") -> None:
         self._job = job
 
     def alive(self) -> list[int]:
-        """Return the child as long as anything of it runs."""
+        """Return the child's id while any of its processes is running, else nothing."""
         return [] if self._job is None else self._job.alive()
 
     def kill(self, targets: Iterable[int]) -> None:  # noqa: ARG002 (a job ends as a whole)
-        """Kill all of it."""
+        """Kill all processes."""
         if self._job is not None:
             self._job.end()
 
-    def send(self, number: signal.Signals, targets: Iterable[int]) -> None:  # noqa: ARG002 (it can only be killed)
-        """Kill all of it, if any is meant: nothing here can be asked to end."""
+    def send(self, number: signal.Signals, targets: Iterable[int]) -> None:  # noqa: ARG002 (a job can only be killed)
+        """Kill all processes if there is any target: processes cannot be asked to exit here."""
         if any(True for _ in targets):
             self.kill(())
 
 
 def create_job(leader: int) -> _Family:
-    """Return what holds a child and all that it starts together; what it started before is not held."""
+    """Return a job that contains a child and everything it starts from now on."""
     from yarrow.platform.windows_api import Job
 
     try:
         return _Family(Job(leader))
-    except OSError:  # it has ended
+    except OSError:  # it has exited
         return _Family(None)
 
 
 def kill_group(leader: int) -> None:
-    """Kill a child with all that it started, and that those started. Raises `ProcessLookupError` when it is gone."""
+    """Kill a child and all its descendants. Raises `ProcessLookupError` if it does not exist."""
     import subprocess
 
     command = build_tree_kill_command(os.environ, leader)
@@ -134,7 +134,7 @@ def kill_group(leader: int) -> None:
 
 
 def exit_at_stdin_end() -> None:
-    """See to it that the end of standard input ends this process, as soon as the interpreter is free."""
+    """Make the end of standard input end this process as soon as the GIL is free."""
     from threading import Thread
 
     def wait() -> None:
@@ -146,12 +146,12 @@ def exit_at_stdin_end() -> None:
 
 
 def find_shell(environment: Mapping[str, str]) -> str:
-    """Return the shell that runs a command after `-c`; empty where there is no bash that sees the files of Windows."""
+    """Return the shell that runs a command after `-c`; empty if there is no bash that uses Windows paths."""
     return find_bash(environment, lambda path: Path(path).is_file())
 
 
 def prepare_terminal() -> None:
-    """See to it that a terminal shows what is written as UTF-8, with its escape sequences."""
+    """Make the terminal interpret output as UTF-8 with escape sequences."""
     if os.isatty(1) or os.isatty(2):
         from yarrow.platform.windows_api import speak_utf8
 
@@ -159,24 +159,24 @@ def prepare_terminal() -> None:
 
 
 def flush_input(descriptor: int) -> None:
-    """Drop what was typed at a terminal and not read yet."""
+    """Discard unread terminal input."""
     while msvcrt.kbhit():
         msvcrt.getwch()
 
 
 @contextmanager
 def set_cbreak_mode(descriptor: int) -> Generator[bool]:
-    """Read a terminal key by key and unechoed; yield whether that is so here: a console gives lines."""
+    """Read a terminal key by key without echo; yield whether this is supported: never, as a console returns lines."""
     yield False
 
 
 def is_in_background(descriptor: int) -> bool:
-    """Whether a terminal belongs to another job, so that reading from it would stop this one."""
+    """Return whether a terminal belongs to another job, so that reading from it would stop this process."""
     return False
 
 
 def wait_readable(descriptor: int, seconds: float | None) -> bool:
-    """Wait until a descriptor can be read, for so long at most, and return whether it can. Raises `OSError`."""
+    """Wait until a descriptor is readable, for `seconds` at most; return whether it is. Raises `OSError`."""
     last = None if seconds is None else time.monotonic() + seconds
     while not _has_come(descriptor):
         if last is not None and time.monotonic() >= last:
@@ -186,25 +186,25 @@ def wait_readable(descriptor: int, seconds: float | None) -> bool:
 
 
 def can_detect_peer_close(descriptor: int) -> bool:
-    """Whether `watch_readable` calls back when the reader of what we write goes away; the next write tells it here."""
+    """Return whether `watch_readable` reports when the reader of our output closes it; here the next write fails."""
     return False
 
 
 def is_peer_closed(descriptor: int) -> bool:
-    """Whether nobody has the other end of a pipe, or of a terminal, any more."""
+    """Return whether the other end of a pipe or terminal is closed."""
     return False
 
 
 def is_socket_listening(path: Path) -> bool:
-    """Whether somebody listens on a unix socket."""
+    """Return whether a process listens on a unix socket."""
     return False
 
 
 def _has_come(descriptor: int) -> bool:
-    """Whether reading would not wait; a line that is being typed at a console has come with its first key."""
+    """Return whether a read would not block; console input counts from the first key of a line."""
     if os.isatty(descriptor):
         return msvcrt.kbhit()
     try:
         return _winapi.PeekNamedPipe(msvcrt.get_osfhandle(descriptor), 0)[-2] > 0
-    except OSError:  # its end, or a file, which never waits
+    except OSError:  # at its end, or a file, which never blocks
         return True
