@@ -23,7 +23,7 @@ _SCOPES = {
     "grep": "searching",
     "find": "searching",
 }
-"""Descriptions of the calls allowed along with a call of a tool; the directory follows."""
+"""Descriptions, by tool, of the calls that an answer allows; the directory follows."""
 _ALLOWED = {
     pb.PERMISSION_ANSWER_ONCE: "Allowed once",
     pb.PERMISSION_ANSWER_SESSION: "Allowed for this session",
@@ -62,7 +62,7 @@ DENIAL = PermissionReply(pb.PERMISSION_ANSWER_NO)
 
 
 class CallLine(NamedTuple):
-    """A line of a call: removed, added or unsigned."""
+    """A line of a call: removed, added, or neither."""
 
     sign: Literal["", "-", "+"]
     text: str
@@ -103,7 +103,7 @@ def format_session_label(request: pb.PermissionRequest) -> str:
 
 
 def describe_scope(request: pb.PermissionRequest) -> str:
-    """Return which calls the answers for the session and for always allow."""
+    """Return the calls that the session-wide and the permanent answer allow."""
     if request.tool in _SCOPES:
         return f"{_SCOPES[request.tool]} {_rule_directory(request)}"
     return "this command" if request.tool == "bash" else "this call"
@@ -118,7 +118,7 @@ def format_agent_reason(request: pb.PermissionRequest) -> str:
 
 
 def format_rule(request: pb.PermissionRequest) -> str:
-    """Return what the answer for always writes, and to which file."""
+    """Return the rule that answering `always` adds, and to which file."""
     if not request.rule_file:
         return "Nothing is written, so this is allowed for this session only: the call holds a key, or no file is set."
     file = shorten_path(reveal(request.rule_file))

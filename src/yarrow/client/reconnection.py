@@ -41,7 +41,7 @@ class ReconnectBackoff:
         self._tries = 0
 
     async def wait(self, error: aio.AioRpcError) -> None:
-        """Wait before the next attempt. Raises `error` if it is not a lost connection or lasts `MAX_OUTAGE_SECONDS`."""
+        """Wait before the next attempt. Raises `error` if no connection was lost or after `MAX_OUTAGE_SECONDS`."""
         now = time.monotonic()
         if not self._tries:
             self._since = now
@@ -53,7 +53,7 @@ class ReconnectBackoff:
 
 
 async def retry_while_lost(call: Callable[[], Awaitable[T]]) -> T:
-    """Make a call, again while the connection is lost. Raises `aio.AioRpcError` as `ReconnectBackoff.wait` does."""
+    """Make a call, repeated while the connection is lost. Raises `aio.AioRpcError` as `ReconnectBackoff.wait` does."""
     backoff = ReconnectBackoff()
     while True:
         try:

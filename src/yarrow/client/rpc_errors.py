@@ -24,7 +24,7 @@ _VERBS = ("is ", "has ", "does ")
 
 
 class RpcFailure(Struct, frozen=True):
-    """Reason why an RPC failed."""
+    """Reason for the failure of an RPC."""
 
     message: str
     """One sentence."""

@@ -106,7 +106,7 @@ async def find_newest_session(stub: Stub, cwd: str) -> str:
 
 
 async def find_session(stub: Stub, word: str) -> str:
-    """Return the id that a word refers to: a full id, four or more characters of either end, or a name.
+    """Return the id that a word refers to: a full id, four or more characters from either end, or a name.
 
     The service resolves the word; it raises `aio.AioRpcError` if none or several sessions match.
     """

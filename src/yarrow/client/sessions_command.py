@@ -81,7 +81,7 @@ async def _print_result(context: CommandContext, name: str, rest: Sequence[str],
     try:
         answer = await run_command(context, name, rest)
     except CommandUsageError as error:
-        # The table has the usage of the slash command.
+        # The usage in the table is that of the slash command.
         words = ("usage: yarrow sessions", name, *(["ID"] if name in SESSION_COMMANDS else []), error.usage)
         raise CommandError(" ".join(filter(None, words))) from None
     out.write(f"{sanitize(answer.stdout_text)}\n")

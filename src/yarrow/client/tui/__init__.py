@@ -1,1 +1,1 @@
-"""The terminal UI: finished blocks go to the terminal's own scrollback, and only what is unfinished is redrawn."""
+"""Terminal UI: finished blocks go to the terminal's own scrollback, and only unfinished ones are redrawn."""

@@ -1,4 +1,4 @@
-"""The terminal UI itself: what is typed goes to the service, and what the service tells is shown."""
+"""Terminal UI application: sends what the user types to the service and shows the events of the service."""
 
 import asyncio
 import time
@@ -41,24 +41,24 @@ from yarrow.v1 import agent_pb2 as pb
 T = TypeVar("T")
 
 FRAME_SECONDS = 1 / 15
-"""Between two drawings of what is streamed; keys are answered at once."""
+"""Minimum seconds between two frames of streamed output; keys are handled at once."""
 CLOCK_SECONDS = 1.0
-"""Between two looks at the clock while the agent is busy."""
+"""Seconds between clock updates while the agent is busy."""
 QUIT_SECONDS = 2.0
-"""Within this time a second Ctrl+C quits."""
+"""Seconds within which a second Ctrl+C quits."""
 
 
 class AppOptions(Struct, frozen=True):
-    """What the terminal UI begins with."""
+    """Start options of the terminal UI."""
 
     session_id: str
     notices: tuple[str, ...] = ()
     make_session: Callable[[str], Awaitable[str]] | None = None
-    """Makes another session of a working directory, set as on the command line, for /new; returns its id."""
+    """Creates a session in a working directory for /new, with the settings of the command line; returns its id."""
     take_type_ahead: Callable[[], str] = str
-    """Returns what was typed before keys were taken."""
+    """Returns what was typed before the UI started to read keys."""
     run_continues: bool = False
-    """Whether the service lives on when the terminal UI ends, and with it a run that is going on."""
+    """True if the service, including a current run, outlives the terminal UI."""
 
 
 class App:
@@ -86,14 +86,14 @@ class App:
         self.screen = Screen(terminal, self._make_screen_components())
 
     async def run(self) -> str:
-        """Run until it is quit; return the id of the session that was open last. Raises `aio.AioRpcError`."""
+        """Run until the user quits; return the id of the session open last. Raises `aio.AioRpcError`."""
         await self.open_session(self.options.session_id)
         for notice in self.options.notices:
             self.add_note("notice", notice)
         try:
             await self._until_quit()
         except EOFError:
-            # The terminal is gone.
+            # The terminal was closed.
             pass
         except asyncio.CancelledError:
             self._print_rest()
@@ -103,7 +103,7 @@ class App:
         return self.session_client.session_id
 
     async def _until_quit(self) -> None:
-        """Take keys until the end; when it comes nothing of what was started goes on."""
+        """Handle keys until the end, then stop everything that was started."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._on_exception)
         for work in (self._draw_frames(), self._run_clock()):
@@ -118,13 +118,13 @@ class App:
             await self.session_client.close()
 
     def start_task(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something beside everything else; a bug in it ends the program."""
+        """Run a task in the background; a bug in it ends the program."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._on_task_end)
 
     async def open_session(self, session_id: str) -> None:
-        """Turn to a session and print the end of it."""
+        """Switch to a session and print its last entries."""
         opened = await self.session_client.open_session(session_id)
         self.view_state.open_session(opened)
         self.editor.set_history(self.view_state.user_texts())
@@ -132,21 +132,21 @@ class App:
         self._changed.set()
 
     def add_note(self, kind: NoteKind, text: str) -> None:
-        """Print something that the person should know."""
+        """Print a note for the user."""
         self.view_state.add_note(kind, text)
         self._changed.set()
 
     def submit(self, *, follow_up: bool = False) -> None:
-        """Take what is written in the editor and do it."""
+        """Empty the editor and handle its text."""
         if text := self.editor.take():
             self.handle_line(InputLine(text, follow_up))
 
     def handle_line(self, typed: InputLine) -> None:
-        """Do what a line says; what goes wrong is shown."""
+        """Handle an input line; errors are shown."""
         self.start_task(self._dispatch_line(typed))
 
     def abort(self) -> None:
-        """End what is going on; with the keys at a question, leave that."""
+        """Go back from a question, close the completion menu, or stop the current operation or run."""
         if self.permission_question.go_back():
             return
         if self.editor.buffer.complete_state is not None:
@@ -155,7 +155,7 @@ class App:
             self.start_task(self.session_client.abort())
 
     def clear(self) -> None:
-        """Clear the editor; asked twice, quit."""
+        """Clear the editor; if it is empty, quit on the second call within `QUIT_SECONDS`."""
         now = time.monotonic()
         if not self.editor.text and now - self._quit_asked_at < QUIT_SECONDS:
             self.quit()
@@ -173,12 +173,12 @@ class App:
         self.screen.end()
 
     def add_command(self, command: str) -> None:
-        """Show a command that the person runs; what comes of it follows."""
+        """Show a command that the user runs; its output follows."""
         self.view_state.add_command(command)
         self._changed.set()
 
     async def show_view(self, show: Callable[[Terminal], Awaitable[T]]) -> T:
-        """Give the whole screen to a view, and return what comes of it."""
+        """Give the whole screen to a view and return its result."""
         async with self.screen.suspend(raw=True):
             result = await show(self._terminal)
         self._changed.set()
@@ -200,7 +200,6 @@ class App:
         )
 
     def _make_screen_components(self) -> ScreenComponents:
-        """Return what the screen is made of."""
         editor, question = self.editor, self.permission_question
         is_writing = Condition(lambda: self.screen.has_focus(editor.container))
         outside = question.make_outside_bindings(
@@ -226,16 +225,16 @@ class App:
         )
 
     async def reload_status(self) -> None:
-        """Ask how the session is set and what its model can do."""
+        """Reload the settings of the session and the capabilities of its model."""
         self.view_state.set_state(await self.session_client.state())
         self.screen.refresh()
 
     def redraw(self) -> None:
-        """Lay out everything anew: much may have happened."""
+        """Schedule a new frame; much may have changed."""
         self._changed.set()
 
     def toggle_fold(self, *, thinking: bool) -> None:
-        """Show from now on in short what was shown whole, or the other way round."""
+        """Switch thinking, or the output of tools, between short and full display."""
         self.add_note("notice", self.view_state.toggle_fold(thinking=thinking))
 
     def _make_actions(self) -> dict[KeyAction, Callable[[], None]]:
@@ -261,7 +260,7 @@ class App:
             self.quit()
 
     def _rerun_unsandboxed(self) -> None:
-        """Have the last command that the sandbox stopped run outside: by the model, or by a line of the user's own."""
+        """Rerun outside the sandbox the last command that it stopped: ask the model, or put a line into the editor."""
         text = self.view_state.find_rerun()
         if not text:
             self.add_note("notice", "No command to run outside the sandbox")
@@ -282,7 +281,7 @@ class App:
     def _show_refusal(self, typed: InputLine, why: str) -> None:
         self.add_note("error", why)
         if not self.editor.text and not typed.is_from_key:
-            # What was typed is not lost, and a command is not in the way of the next one.
+            # The user's text is not lost; a command is selected, so that typing replaces it.
             self.editor.set_text(typed.text, chosen=typed.text.startswith(("/", BANG)))
         self.screen.refresh()
 
@@ -305,7 +304,7 @@ class App:
         try:
             self.view_state.set_cost(await self.session_client.state())
         except aio.AioRpcError:
-            # The figure stays as it was; that the service cannot be reached is told elsewhere.
+            # The old figure stays; the event stream reports that the service is unreachable.
             return
         self.screen.refresh()
 
@@ -332,11 +331,11 @@ class App:
         if self.screen.show(frame.scrollback, frame.live):
             self.view_state.mark_printed(frame)
         else:
-            # The terminal is somebody else's for now; what is to be printed waits.
+            # Something else uses the terminal now; the output waits.
             self._changed.set()
 
     def _print_rest(self) -> None:
-        """Print what was not printed when the program ends, once; what is unfinished as it stands."""
+        """Print the remaining output when the program ends, once; unfinished items as they are."""
         if self.view_state.status.is_running:
             self.view_state.add_note(
                 "notice", RUN_CONTINUES if self.options.run_continues else "aborted: the run ends here"
@@ -352,6 +351,6 @@ class App:
             self.screen.end(error)
 
     def _on_exception(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Take what a key's handler raised: the terminal is restored before anybody hears of it."""
+        """End with the exception of a key handler: the terminal is restored before the exception is reported."""
         error = context.get("exception")
         self.screen.end(error if isinstance(error, BaseException) else RuntimeError(str(context.get("message"))))

@@ -1,4 +1,4 @@
-"""The clipboard of the machine, by the programs that read and write it where they are there."""
+"""System clipboard, accessed through external programs where they exist."""
 
 import asyncio
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -11,13 +11,13 @@ from yarrow.platform.search_path import find_program
 
 MAX_READ_SECONDS = 3.0
 MAX_WRITE_SECONDS = 2.0
-"""How long one program may take; then it is ended, and counts as one that is not there."""
+"""Timeouts in seconds for one program; after that it is killed and counts as missing."""
 MAX_IMAGE_BYTES = 16 << 20
-"""Read of the clipboard; more is no picture."""
+"""Maximum bytes read from the clipboard; more does not count as an image."""
 _APPLE = ("osascript", "-e", "get the clipboard as \u00abclass PNGf\u00bb")
 _APPLE_BEGIN = "\u00abdata PNGf".encode()
 _READERS = (
-    # The program and its arguments, and the variable without which it has nothing to read from.
+    # The program with its arguments, and the variable without which it has no clipboard to read.
     (("wl-paste", "--no-newline", "--type", "image/png"), "WAYLAND_DISPLAY"),
     (("xclip", "-selection", "clipboard", "-t", "image/png", "-o"), "DISPLAY"),
     (("pngpaste", "-"), ""),
@@ -32,11 +32,11 @@ _WRITERS = (
 
 
 class ClipboardError(Exception):
-    """No program that reads the clipboard is there; the message names those that could be."""
+    """No program that reads the clipboard was found; the message names suitable ones."""
 
 
 async def read_image(environment: Mapping[str, str]) -> bytes:
-    """Return the picture in the clipboard, empty when it holds none. Raises `ClipboardError`."""
+    """Return the image in the clipboard, empty if it contains none. Raises `ClipboardError`."""
     programs = list(_find_programs(_READERS, environment))
     if not programs:
         raise ClipboardError("pictures are read by wl-paste, xclip or pngpaste, and none of them is there: use @FILE")
@@ -47,7 +47,7 @@ async def read_image(environment: Mapping[str, str]) -> bytes:
 
 
 async def write_text(text: str, environment: Mapping[str, str]) -> str:
-    """Put a text into the clipboard; return the name of the program that took it, empty when none did."""
+    """Copy a text to the clipboard; return the name of the program that accepted it, empty if none did."""
     for program in _find_programs(_WRITERS, environment):
         if await _run(program, text.encode("utf-8", "replace"), MAX_WRITE_SECONDS) is not None:
             return Path(program[0]).stem
@@ -65,11 +65,11 @@ def _find_programs(
 
 
 async def _run(program: Sequence[str], given: bytes, seconds: float) -> bytes | None:
-    """Return what a program puts out, None when it fails or takes too long; then nothing of it is left."""
+    """Return the output of a program, or None if it fails or times out; its group is killed if it still runs."""
     writes = not given
     try:
         process = await asyncio.create_subprocess_exec(
-            # What writes stays behind to hand the text out, and must not hold a pipe of ours open.
+            # A program that writes keeps running to serve the text, and must not hold one of our pipes open.
             *program,
             stdin=PIPE if given else DEVNULL,
             stdout=PIPE if writes else DEVNULL,
@@ -108,7 +108,7 @@ async def _communicate(process: Process, given: bytes) -> bytes:
 
 
 def _decode(out: bytes | None) -> bytes:
-    """Return the bytes of a picture; AppleScript writes them as hexadecimal numbers."""
+    """Return the bytes of an image; AppleScript prints them in hexadecimal."""
     if out is None or not out.startswith(_APPLE_BEGIN):
         return out or b""
     digits = out.removeprefix(_APPLE_BEGIN).decode("utf-8", "ignore").strip()[:-1]

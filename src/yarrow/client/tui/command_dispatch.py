@@ -1,4 +1,4 @@
-"""What a typed line means: a prompt, a command of the table or of the terminal UI alone, or one for the shell."""
+"""Dispatch of input lines: prompts, commands of the table, commands of the terminal UI, and shell commands."""
 
 import os
 from collections.abc import Awaitable, Callable, Iterable
@@ -26,40 +26,40 @@ HELP_WHILE_RUNNING = (
 )
 HELP_TITLE = "Keys and commands"
 HELP_MARGIN_ROWS = 8
-"""Which the status line, the editor and the end of a long line take when the help is printed."""
+"""Rows needed by the status line, the editor and the end of a long line when the help is printed."""
 _LONG_COMMANDS = {"merge": "merging", "rebase": "rebasing", "import": "importing", "export": "exporting"}
-"""Commands that may take long, and what the status line says meanwhile."""
+"""Commands that may take long, and the activity that the status line shows meanwhile."""
 SKILL_PREFIX = "skill:"
-"""What the command of a skill begins with; where nothing else has the name, the name alone will do."""
+"""Prefix of the command of a skill; the name alone is enough if no other command has it."""
 
 
 class InputLine(Struct, frozen=True):
-    """A line as it was sent."""
+    """An input line as it was sent."""
 
     text: str
     follow_up: bool = False
-    """Whether it is for the end of the run."""
+    """True if the line is for the end of the run."""
     is_from_key: bool = False
-    """Whether a key stands for it, so that nothing was written that could be lost."""
+    """True if a key sent the line, so that there is no typed text to lose."""
 
 
 class TuiCommand(NamedTuple):
-    """A command of the terminal UI alone."""
+    """A command of the terminal UI only."""
 
     usage: str
     help: str
     run: "Callable[[App, str], Awaitable[None]]"
     is_idle_only: bool = False
-    """Whether the service refuses it while the agent runs."""
+    """True if the service refuses it while the agent runs."""
 
 
 async def dispatch_line(app: "App", line: InputLine) -> None:
-    """Do what a line says.
+    """Handle an input line.
 
-    Raises `WrongWords` for a command that does not exist or is not used like that, what the table's commands raise,
-    and `aio.AioRpcError` when the service refuses.
+    Raises `CommandError` if a command does not exist or is used incorrectly, what the commands of the table raise, and
+    `aio.AioRpcError` if the service refuses.
     """
-    # A space before the slash, or before the sign of a shell command, says that it is none.
+    # A space before the slash, or before the sign of a shell command, marks the line as a prompt.
     text = line.text.rstrip()
     if text.startswith(BANG):
         await run_shell(app, text)
@@ -82,7 +82,7 @@ async def dispatch_line(app: "App", line: InputLine) -> None:
 async def _run_chat_command(app: "App", text: str) -> None:
     context = CommandContext(app.stub, app.session_client.session_id, app.view_state.cwd, app.options.make_session)
     doing = _LONG_COMMANDS.get(text[1:].split(maxsplit=1)[0])
-    # The others are quick, or are told by events and ended like a run.
+    # The other commands are quick, or report their progress through events and are aborted like a run.
     call = run_line(context, text, table=CHAT_COMMANDS)
     answer = await (app.operation.run(doing, call) if doing else call)
     if answer.session_id and answer.session_id != app.session_client.session_id:
@@ -95,13 +95,13 @@ async def _run_chat_command(app: "App", text: str) -> None:
 
 
 async def list_prompt_commands(app: "App") -> dict[str, str]:
-    """Return the commands that the service expands to prompts, with what they do: templates, skills, extensions'."""
+    """Return the commands that the service expands to prompts, with descriptions: templates, skills, extensions'."""
     listed = await app.stub.ListCommands(pb.ListCommandsRequest(session_id=app.session_client.session_id))
     return {command.name: command.description for command in listed.commands}
 
 
 def _describe_unknown(name: str, expanding: Iterable[str]) -> str:
-    # Here, since only a mistake needs it.
+    # Imported here because only a mistyped command needs it.
     from difflib import get_close_matches
 
     near = get_close_matches(name, [*TUI_COMMANDS, *CHAT_COMMANDS, *expanding], n=1, cutoff=0.7)
@@ -179,13 +179,13 @@ async def _help(app: "App", _rest: str) -> None:
     if text.count("\n") + HELP_MARGIN_ROWS <= height:
         app.add_note("command", text)
     else:
-        # Its beginning, the keys, would have scrolled away.
+        # Its beginning, the keys, would scroll out of view.
         await app.show_view(lambda terminal: show_text(terminal, HELP_TITLE, text))
 
 
 def _format_columns(rows: Iterable[tuple[str, str]], columns: int) -> str:
-    """Return what stands left and right in two columns, or one below the other where there is no room."""
-    # Here, since only the help needs it.
+    """Return rows in two columns, or with the right part below the left if there is no room for both."""
+    # Imported here because only the help needs it.
     from textwrap import wrap
 
     rows = list(rows)
@@ -217,4 +217,4 @@ TUI_COMMANDS: dict[str, TuiCommand] = {
     "quit": TuiCommand("", "leave", _quit),
     "exit": TuiCommand("", "leave", _quit),
 }
-"""By name, in the order in which they are listed."""
+"""Commands by name, in the order in which they are listed."""

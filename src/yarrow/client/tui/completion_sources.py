@@ -1,4 +1,4 @@
-"""What the editor offers as completions, asked of the service."""
+"""Completions for the editor, requested from the service."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -18,7 +18,7 @@ MAX_LISTED_FILES = 50
 
 
 def make_sources(stub: Stub, session_id: Callable[[], str], cwd: Callable[[], str]) -> CompletionSources:
-    """Return the sources for the session that is open."""
+    """Return the sources for the open session."""
     sources = _ServiceSources(stub, session_id, cwd)
     return CompletionSources(
         commands=sources.commands,
@@ -74,7 +74,7 @@ def _make_fixed_source(words: Sequence[str]) -> Callable[[], Awaitable[Sequence[
 
 
 async def _none_if_refused(call: Awaitable[T]) -> T | None:
-    """Return an answer, nothing when the service refuses: a completion that cannot be had is none."""
+    """Return the answer of a call, or None if the service refuses: a failed source offers no completions."""
     try:
         return await call
     except aio.AioRpcError:

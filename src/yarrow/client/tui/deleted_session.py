@@ -1,4 +1,4 @@
-"""Goes on in another session where somebody deleted the one that is open, and says so."""
+"""Replacement of an open session that another client deleted, and the messages about it."""
 
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 async def replace_if_deleted(app: "App", text: str) -> None:
-    """Turn to another session, set as the present one was, where that was deleted; `text` is sent to it then.
+    """Switch to a new session with the same settings if the open one was deleted; `text` is sent to it next.
 
-    A session cannot be deleted while it runs. Raises `aio.AioRpcError`, and `WrongWords` where none can be made.
+    A session cannot be deleted while it runs. Raises `aio.AioRpcError`, and `CommandError` if no session can be
+    created.
     """
     if app.view_state.status.is_running or await app.session_client.session_exists():
         return
@@ -30,7 +31,7 @@ async def replace_if_deleted(app: "App", text: str) -> None:
 
 
 async def explain_refusal(app: "App", error: aio.AioRpcError) -> str:
-    """Return why a call was refused: in words of its own where the session is there no more."""
+    """Return why a call was refused, in a message of its own if the session no longer exists."""
     refused = parse_rpc_error(error)
     if refused.reason != "SESSION_UNKNOWN":
         return refused.message

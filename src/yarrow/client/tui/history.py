@@ -16,7 +16,7 @@ NoteKind = Literal["notice", "retry", "error", "compaction", "command", "allowed
 
 
 class TextItem(Struct, frozen=True):
-    """Text of a person or of the model."""
+    """Text of the user or of the model."""
 
     text: str
     done: bool = True
@@ -30,27 +30,27 @@ class ThinkingItem(Struct, frozen=True):
 
 
 class CallItem(Struct, frozen=True):
-    """A tool call and what came of it."""
+    """A tool call and its outcome."""
 
     id: str
     name: str
     arguments_json: str = ""
     invalid: str = ""
-    """The arguments as they came, when they were no JSON object."""
+    """The arguments as received, if they are not a JSON object."""
     state: CallState = "waiting"
     tail: str = ""
-    """The end of what a running tool has put out."""
+    """End of the output of a running tool."""
     output: str = ""
     diff: str = ""
 
     @property
     def done(self) -> bool:
-        """Whether it was answered."""
+        """True once the call has a result."""
         return self.state in {"done", "failed"}
 
 
 class NoteItem(Struct, frozen=True):
-    """What a person should know besides."""
+    """A note for the user outside of messages and calls."""
 
     kind: NoteKind
     text: str
@@ -61,25 +61,25 @@ Item = TextItem | ThinkingItem | CallItem | NoteItem
 
 
 class HistoryEntry(Struct, frozen=True):
-    """What one side said, in the order in which it came."""
+    """Items of one side of the conversation, in order of arrival."""
 
     key: str
-    """The id of its message; empty when it has none."""
+    """Id of the message; empty if there is none."""
     role: Literal["user", "assistant", "note"]
     items: tuple[Item, ...] = ()
 
 
 class SessionHistory(Struct, frozen=True):
-    """All entries. Only the open one grows, so that an event costs the same however many there are."""
+    """All entries. Only the open one grows, so that the cost of an event does not depend on their number."""
 
     closed: tuple[HistoryEntry, ...] = ()
     open: HistoryEntry | None = None
     held: tuple[NoteItem, ...] = ()
-    """Notes that came while a text was written: they are printed between two of its blocks, at the latest below it."""
+    """Notes that arrived while text was streamed; they are printed between its blocks, at the latest below it."""
 
 
 MAX_TAIL_CHARACTERS = 4_096
-"""Of a running tool's output; of more, the end is kept. The whole comes with its result."""
+"""Maximum characters kept of a running tool's output, its end; the result contains the whole output."""
 _NOTE_KINDS: dict[str, NoteKind] = {
     "notice": "notice",
     "retry_scheduled": "retry",
@@ -90,7 +90,7 @@ _ABORTED = "aborted"
 
 
 def reduce_history(history: SessionHistory, events: Sequence[pb.AgentEvent]) -> SessionHistory:
-    """Return the history after some events. Neighbouring pieces of a text are joined first, once for all of them."""
+    """Return the history after some events; adjacent pieces of a text are joined first, in one step."""
     for kind, group in groupby(events, key=lambda event: event.WhichOneof("event") or ""):
         same = list(group)
         match kind:
@@ -105,7 +105,7 @@ def reduce_history(history: SessionHistory, events: Sequence[pb.AgentEvent]) -> 
 
 
 def make_history(messages: Iterable[pb.Message]) -> SessionHistory:
-    """Return the history that recorded messages make."""
+    """Return the history of recorded messages."""
     history = SessionHistory()
     for message in messages:
         match message.role:
@@ -123,7 +123,7 @@ def make_history(messages: Iterable[pb.Message]) -> SessionHistory:
 
 
 def close_entry(history: SessionHistory) -> SessionHistory:
-    """Return the history with nothing open in it."""
+    """Return the history without an open entry."""
     if history.open is None:
         return SessionHistory((*history.closed, *(HistoryEntry("", "note", (note,)) for note in history.held)))
     entry = replace(history.open, items=(*map(_finish, history.open.items), *history.held))
@@ -131,7 +131,7 @@ def close_entry(history: SessionHistory) -> SessionHistory:
 
 
 def add_note(history: SessionHistory, kind: NoteKind, text: str) -> SessionHistory:
-    """Return the history with a note at its end; one that comes within a text waits until that is whole."""
+    """Return the history with a note at its end; a note that arrives while text is streamed is held."""
     note = NoteItem(kind, text)
     entry = history.open
     if entry is None:
@@ -142,7 +142,7 @@ def add_note(history: SessionHistory, kind: NoteKind, text: str) -> SessionHisto
 
 
 def add_command(history: SessionHistory, command: str) -> SessionHistory:
-    """Return the history with a command that a person runs; what comes of it follows."""
+    """Return the history with a command that the user runs; its output follows."""
     return _add_user(history, "", command)
 
 
@@ -182,7 +182,7 @@ def _apply(history: SessionHistory, event: pb.AgentEvent, kind: str) -> SessionH
 
 
 def _begin_run(history: SessionHistory, start: pb.AgentStart) -> SessionHistory:
-    """Return the history with a run that begins; one that is told anew takes the place of what was recorded of it."""
+    """Return the history with a run that starts; a replayed run replaces what was recorded of it."""
     known = [index for index, entry in enumerate(history.closed) if entry.key == start.message_id]
     if known:
         history = SessionHistory(history.closed[: known[-1]], held=history.held)
@@ -197,7 +197,7 @@ def _append_text(history: SessionHistory, kind: type[TextItem] | type[ThinkingIt
 
 
 def _add_item(history: SessionHistory, item: Item) -> SessionHistory:
-    """Return the history with an item at the end of what is open; whatever was said before it is said out."""
+    """Return the history with an item at the end of the open entry; all text before it is complete."""
     entry = history.open or HistoryEntry("", "assistant")
     items = (*map(_seal, entry.items), *history.held, item)
     return replace(history, open=replace(entry, items=items), held=())
@@ -209,7 +209,7 @@ def _add_user(history: SessionHistory, key: str, text: str) -> SessionHistory:
 
 
 def _end_message(history: SessionHistory) -> SessionHistory:
-    """Return the history with a message that is said out; its calls go on."""
+    """Return the history with its message complete; the calls of the message continue."""
     if history.open is None:
         return history
     items = (*map(_seal, history.open.items), *history.held)
@@ -232,7 +232,7 @@ def _end_call(history: SessionHistory, output: pb.ToolOutput) -> SessionHistory:
 
 
 def _ensure_call(history: SessionHistory, call_id: str, name: str) -> SessionHistory:
-    """Return the history with a call of which nothing was told before: a person's, or one after a gap."""
+    """Return the history with a call that no event announced: one of the user, or one after a gap."""
     return history if _find_call(history, call_id) else _add_item(history, CallItem(call_id, name))
 
 
@@ -266,17 +266,17 @@ def _update_call(history: SessionHistory, call_id: str, **changes: str) -> Sessi
 
 
 def _is_streaming(item: Item) -> bool:
-    """Whether a text is being written there."""
+    """Return whether the item is a text that is being streamed."""
     return isinstance(item, TextItem | ThinkingItem) and not item.done
 
 
 def _seal(item: Item) -> Item:
-    """Return an item to which nothing is added any more; a call is finished by its result alone."""
+    """Return an item to which nothing is added any more; only its result completes a call."""
     return replace(item, done=True) if isinstance(item, TextItem | ThinkingItem) and not item.done else item
 
 
 def _finish(item: Item) -> Item:
-    """Return an item as it stays; a call without a result was not run."""
+    """Return an item in its final form; a call without a result was not run."""
     if isinstance(item, CallItem) and not item.done:
         return replace(item, state="failed", output="no result")
     return _seal(item)
@@ -310,7 +310,7 @@ def _to_output(message: pb.Message) -> pb.ToolOutput:
 
 
 def _join_text(message: pb.Message) -> str:
-    """Return the text of a message; an image stands in it as a word."""
+    """Return the text of a message; a message with an image but no text is `[image]`."""
     return "".join(block.text.text if block.HasField("text") else "" for block in message.content) or (
         "[image]" if any(block.HasField("image") for block in message.content) else ""
     )

@@ -1,4 +1,4 @@
-"""Takes what a person writes, here or in an editor of their own, with its pictures, and sends or runs it."""
+"""Actions on the user's input: send text and images, run shell commands, open the external editor, suspend."""
 
 import asyncio
 import os
@@ -25,21 +25,21 @@ RUN_PAUSED = "the run stands still until fg goes on with it"
 
 
 async def send_text(app: "App", line: "InputLine") -> None:
-    """Send a text: as a prompt, or to the run that is going on.
+    """Send a text as a prompt, or to the current run.
 
-    Raises `WrongWords` for pictures that cannot go with it, and `aio.AioRpcError` when the service refuses.
+    Raises `CommandError` for images that cannot be sent with it, and `aio.AioRpcError` if the service refuses.
     """
     request = pb.PromptRequest(text=line.text, images=await _collect_images(app, line.text))
     await replace_if_deleted(app, line.text)
     if not app.view_state.status.is_running and await _try_prompt(app, request):
         return
-    # A run goes on, perhaps one that began just now, by this client or another.
+    # There is a run, perhaps one that this client or another has just started.
     try:
         await app.session_client.queue_text(line.text, request.images, follow_up=line.follow_up)
     except aio.AioRpcError as error:
         if parse_rpc_error(error).reason != "NOT_RUNNING":
             raise
-        # It ended just now, or what goes on is no run.
+        # The run has just ended, or the agent is busy with something other than a run.
         if not await _try_prompt(app, request):
             raise CommandError(
                 "something else goes on: send the text when it is over, or press Esc to end it"
@@ -47,7 +47,7 @@ async def send_text(app: "App", line: "InputLine") -> None:
 
 
 async def _try_prompt(app: "App", request: pb.PromptRequest) -> bool:
-    """Send a prompt; return False when the session is busy. Raises `aio.AioRpcError` for all else."""
+    """Send a prompt; return False if the session is busy. Raises `aio.AioRpcError` for any other refusal."""
     try:
         await app.session_client.send_prompt(request)
     except aio.AioRpcError as error:
@@ -58,9 +58,9 @@ async def _try_prompt(app: "App", request: pb.PromptRequest) -> bool:
 
 
 async def run_shell(app: "App", line: str) -> None:
-    """Run a command for the person, such as `!ls`; with two signs the model is not told of it.
+    """Run a command for the user, such as `!ls`; with two signs the model does not see it.
 
-    Raises `WrongWords` while the agent runs, and `aio.AioRpcError` when the service refuses.
+    Raises `CommandError` while the agent runs, and `aio.AioRpcError` if the service refuses.
     """
     if app.view_state.status.is_running:
         raise CommandError("the agent is running: run the command when it is over, or press Esc to end it")
@@ -71,7 +71,7 @@ async def run_shell(app: "App", line: str) -> None:
 
 
 async def open_external_editor(app: "App") -> None:
-    """Write what is in the editor in the person's own."""
+    """Edit the text of the editor in the user's own editor."""
     try:
         async with app.screen.suspend():
             text = await edit_text(app.editor.expanded_text, os.environ, app.screen.descriptor)
@@ -82,7 +82,7 @@ async def open_external_editor(app: "App") -> None:
 
 
 async def suspend_app(app: "App") -> None:
-    """Give the terminal back to the shell until that goes on with the program."""
+    """Leave the terminal to the shell until it resumes the program."""
     was_stopped = False
     if has_shell():
         async with app.screen.suspend():
@@ -95,7 +95,7 @@ async def suspend_app(app: "App") -> None:
 
 
 async def paste_clipboard_image(app: "App") -> None:
-    """Put the picture in the clipboard into the text."""
+    """Insert the image in the clipboard into the text."""
     if not app.view_state.status.has_images:
         app.add_note("error", f"{_model_name(app)} takes no images")
         return
@@ -118,7 +118,7 @@ async def paste_clipboard_image(app: "App") -> None:
 
 
 def attach_pasted_images(app: "App", text: str) -> str:
-    """Return what is put in for paths of pictures that are pasted; empty for any other text."""
+    """Return the text to insert for pasted paths of images; empty for any other text."""
     found = find_pasted_images(text, app.view_state.cwd)
     if found and not app.view_state.status.has_images:
         app.add_note("notice", f"{_model_name(app)} takes no images: what is pasted stays the name of a file")

@@ -1,4 +1,4 @@
-"""Items of the history as text on the screen, tool calls included."""
+"""Items of the history, including tool calls, as lines of the screen."""
 
 import re
 from typing import Literal, assert_never
@@ -16,7 +16,7 @@ from yarrow.client.tui.terminal_theme import HistoryView
 from yarrow.client.unsandboxed_rerun import is_rerun_offered, strip_instruction
 
 MAX_THINKING_LINES = 3
-"""Of unfinished thinking that are shown."""
+"""Maximum lines shown of unfinished thinking."""
 PROMPT_SIGN = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT} "
 _NOTE_STYLES: dict[NoteKind, str] = {
     "notice": "yellow",
@@ -28,11 +28,11 @@ _NOTE_STYLES: dict[NoteKind, str] = {
     "denied": "yellow",
 }
 _NOTE_SIGNS: dict[NoteKind, tuple[str, str]] = {"allowed": ("✓ ", "+ "), "denied": ("✗ ", "x ")}
-"""Signs in front of notes, and the same in ASCII."""
+"""Signs before notes, and their ASCII replacements."""
 
 
 def draw_item(item: Item, role: Literal["user", "assistant", "note"], view: HistoryView) -> list[str]:
-    """Return the lines of an item that `role` said, none wider than the view."""
+    """Return the lines of an item from `role`, none wider than the view."""
     match item:
         case TextItem(text) if role == "user":
             return _draw_prompt(text, view)
@@ -69,7 +69,7 @@ def _draw_finished_thinking(text: str, view: HistoryView) -> list[str]:
 
 
 def _draw_live_thinking(text: str, view: HistoryView) -> list[str]:
-    # Of a thought that grows only the end is laid out, so that a frame costs the same however long it is.
+    # Only the end of growing thinking is laid out, so that a frame costs the same however long it is.
     return _draw_dim(text[-MAX_THINKING_LINES * view.columns :].strip(), view)[-MAX_THINKING_LINES:]
 
 
@@ -78,19 +78,19 @@ def _draw_dim(text: str, view: HistoryView) -> list[str]:
 
 
 MAX_TAIL_LINES = 5
-"""Lines of a running tool's output that are shown."""
+"""Maximum lines shown of a running tool's output."""
 MAX_FOLDED_LINES = 10
-"""Lines of a finished tool's output, or of its change, that are shown in short."""
+"""Maximum lines shown of a finished tool's output, or of its change, when folded."""
 MAX_UNFOLDED_LINES = 500
-"""Lines that are shown at all: more is for /show, which scrolls."""
+"""Maximum lines shown when unfolded; /show scrolls through the rest."""
 MAX_LINE_CHARACTERS = 1_000
-"""Characters of a line that are shown; what does not fit is not laid out."""
+"""Maximum characters shown of a line; the rest is not laid out."""
 RERUN_KEY_HINT = "Alt+O: run it outside the sandbox"
 SHORT_ID_CHARACTERS = 6
-"""Characters of a call's id, from its end, that /show takes."""
+"""Characters of a call's id, from its end, that /show accepts."""
 
 _STATES: dict[CallState, tuple[str, str, str, str]] = {
-    # A sign, the same in ASCII, its style, and what is said behind the call.
+    # Sign, its ASCII replacement, its style, and the words after the call.
     "waiting": ("○", "-", "dim", ""),
     "running": ("◐", "*", "yellow", ""),
     "asked": ("?", "?", "bold magenta", " waits for your answer"),
@@ -99,7 +99,7 @@ _STATES: dict[CallState, tuple[str, str, str, str]] = {
 }
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 _NUMBER_COLUMNS = 4
-"""Columns of a line's number."""
+"""Width of a line number in columns."""
 
 
 def draw_call(call: CallItem, view: HistoryView) -> list[str]:
@@ -113,7 +113,7 @@ def draw_call(call: CallItem, view: HistoryView) -> list[str]:
         body, total = _draw_diff(call.diff.rstrip("\n").split("\n"), most, view)
     else:
         texts = strip_instruction(call.output).strip("\n").split("\n") if call.output.strip() else []
-        # One line more is shown where the note about it would take a line as well.
+        # One more line is shown if the note about it would take a line as well.
         kept = texts if len(texts) == most + 1 else texts[:most]
         body, total = _draw_output(kept, "red" if call.state == "failed" else "dim", view), len(texts) - len(kept)
     if is_rerun_offered(call.output):
@@ -125,7 +125,7 @@ def draw_call(call: CallItem, view: HistoryView) -> list[str]:
 
 
 def shorten_call_id(call_id: str) -> str:
-    """Return the part of a call's id that a person sees and types."""
+    """Return the part of a call's id that users see and type."""
     return sanitize(call_id)[-SHORT_ID_CHARACTERS:]
 
 
@@ -148,7 +148,7 @@ class _ChangeArguments(msgspec.Struct, frozen=True):
 
 
 def _shown_arguments(call: CallItem) -> str:
-    """Return the arguments that are to be told: of a change its place alone, since the rest stands below."""
+    """Return the arguments to show: only the path of a change, since the diff below shows the rest."""
     if not call.diff:
         return call.arguments_json
     try:
@@ -168,7 +168,7 @@ def _draw_output(texts: list[str], style: str, view: HistoryView) -> list[str]:
 
 
 def _draw_diff(diff: list[str], most: int, view: HistoryView) -> tuple[list[str], int]:
-    """Return the first lines of a unified diff with their numbers, and how many lines there are besides."""
+    """Return the first lines of a unified diff with their numbers, and the number of lines left out."""
     drawn: list[str] = []
     before = after = shown = 0
     for index, line in enumerate(diff):
@@ -180,7 +180,7 @@ def _draw_diff(diff: list[str], most: int, view: HistoryView) -> tuple[list[str]
                 drawn.append(paint("   …" if view.theme.has_signs else "  ...", "dim", view.theme))
             continue
         if line.startswith("\\") or not (before or after):
-            # The names of the file, which the head says, and a last line without an end.
+            # The names of the file, which the head shows, and the mark of a missing line ending.
             continue
         sign, text = line[:1], line[1:]
         number, style = {"-": (before, "red"), "+": (after, "green")}.get(sign, (after, ""))

@@ -1,4 +1,4 @@
-"""Stops the program as Ctrl+Z does everywhere, and comes back when the shell says so."""
+"""Job control: suspends the program on Ctrl+Z and returns when the shell resumes it."""
 
 import asyncio
 import os
@@ -11,19 +11,19 @@ from prompt_toolkit.key_binding import KeyPressEvent
 from yarrow.client.tui.keyboard import Keyboard
 
 MAX_STOP_SECONDS = 0.3
-"""How long the program may take to be stopped; the system stops none that nobody could continue."""
+"""Maximum seconds until the stop takes effect; the system never stops a group that no shell could resume."""
 NO_SHELL_NOTICE = "nothing was stopped: no shell is there that could go on with it (fg)"
 
 
 def has_shell() -> bool:
-    """Return whether there may be a shell that goes on with what was stopped: whoever leads a session has none."""
+    """Return whether there may be a shell that can resume the program: a session leader has none."""
     return os.getsid(0) != os.getpid()
 
 
 async def stop_process() -> bool:
-    """Stop this process, and all of its group, until a shell continues it; return False when that did not happen.
+    """Stop this process and its group until a shell resumes it; return False if it was not stopped.
 
-    The terminal must have been given back before.
+    The terminal must have been restored before.
     """
     loop = asyncio.get_running_loop()
     woken, continued = asyncio.Event(), False
@@ -37,7 +37,7 @@ async def stop_process() -> bool:
     late = loop.call_later(MAX_STOP_SECONDS, woken.set)
     try:
         os.kill(0, signal.SIGTSTP)
-        # One thread may be here still while another one takes the signal for all.
+        # Another thread may receive the signal, so that this one gets here before the process stops.
         await woken.wait()
     finally:
         late.cancel()
@@ -46,7 +46,7 @@ async def stop_process() -> bool:
 
 
 def make_suspend_handler(after: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
-    """Return what Ctrl+Z does in a view; `after` is called when it is back."""
+    """Return the handler of Ctrl+Z in a view; `after` is called once the program is resumed."""
 
     async def suspend() -> None:
         async with in_terminal():

@@ -25,10 +25,10 @@ KeyAction = Literal[
 
 
 class KeyBinding(NamedTuple):
-    """One key, or several pressed one after the other."""
+    """One key, or several keys pressed one after the other."""
 
     names: tuple[str, ...]
-    """As the library calls them."""
+    """Key names of prompt_toolkit."""
     shown: str
     help: str
     action: KeyAction
@@ -57,11 +57,11 @@ EDITOR_KEYS = (
     ("Tab", "complete a command, what follows it, or a path"),
     ("@", "name a file of the project"),
 )
-"""Keys of the editor itself, as the help shows them."""
+"""Keys of the editor itself, as shown in the help."""
 
 
 def make_bindings(actions: Mapping[KeyAction, Callable[[], None]]) -> KeyBindings:
-    """Return the keys, each bound to what its action does."""
+    """Return the bindings of the keys to their actions."""
     made = KeyBindings()
     for key in KEYS:
         made.add(*key.names)(make_key_handler(actions[key.action]))
@@ -70,11 +70,11 @@ def make_bindings(actions: Mapping[KeyAction, Callable[[], None]]) -> KeyBinding
 
 
 def _unless_alt(abort: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
-    """Return what is done with Escape and what came right behind it: a letter is one with Alt, which means nothing."""
+    """Return the handler of Escape directly followed by another key; a letter means Alt+letter, which is unbound."""
 
     def handle(event: KeyPressEvent) -> None:
         behind = event.key_sequence[-1]
-        # A key that is no character has a name.
+        # A key that is not a character has a longer name.
         if len(behind.key) > 1:
             abort()
             event.key_processor.feed(behind, first=True)
@@ -83,7 +83,7 @@ def _unless_alt(abort: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
 
 
 def make_key_handler(action: Callable[[], object]) -> Callable[[KeyPressEvent], None]:
-    """Return a handler of a key that does something, whatever the key."""
+    """Return a key handler that runs `action`, whatever the key."""
 
     def handle(_event: KeyPressEvent) -> None:
         action()

@@ -1,4 +1,4 @@
-"""Reads keys, and tells a paste from typing also where the terminal does not mark it."""
+"""Keyboard input; distinguishes pastes from typing even if the terminal does not mark them."""
 
 import re
 import select
@@ -15,25 +15,25 @@ from yarrow.client.tui.terminal_modes import get_modes, set_modes
 from yarrow.client.tui.terminal_theme import BackgroundColour
 
 QUIET_SECONDS = 0.03
-"""A paste is over when nothing has come for so long."""
+"""Seconds without input after which a paste is complete."""
 MAX_READS = 16_384
-"""Reads at one time, of about 1 KiB each; what is left is read in the next."""
+"""Maximum reads at a time, of about 1 KiB each; the rest is read next time."""
 MIN_PASTE_LINES = 10
-"""Line ends that nobody types at once: a text that holds them is a paste, whatever keys seem to be in it."""
+"""Minimum line endings, too many to type at once, that make a text a paste whatever keys it seems to contain."""
 _PASTE_BEGIN = "\x1b[200~"
 _PASTE_END = "\x1b[201~"
 BACKGROUND_QUERY = "\x1b]11;?\x1b\\"
-"""Asks a terminal for the colour of its background; one that does not know it says nothing."""
+"""Sequence that asks a terminal for its background colour; a terminal that does not support it sends no answer."""
 _COLOUR_PART = r"([0-9a-fA-F]{2})[0-9a-fA-F]*"
 _BACKGROUND = re.compile(rf"\x1b\]11;rgb:{_COLOUR_PART}/{_COLOUR_PART}/{_COLOUR_PART}(?:\x07|\x1b\\)")
 _PASTE = rf"{re.escape(_PASTE_BEGIN)}.*?(?:{re.escape(_PASTE_END)}|\Z)"
 _SEQUENCE = re.compile(
-    # Of a mouse, of a key or an answer, and of a title or the like.
+    # Sequences of a mouse, of a key or an answer, and of a title or the like.
     rf"{_PASTE}|\x1b\[M...|\x1b\[\[?[0-?]*[ -/]*[@-~]|\x1b[\]P_^X][^\x07\x1b]*(?:\x07|\x1b\\)",
     re.DOTALL,
 )
 _NEW_LINES = ("\x1b[13;2u", "\x1b[13;5u", "\x1b[27;2;13~", "\x1b[27;5;13~")
-"""Shift+Enter and Ctrl+Enter of terminals that tell them from Enter."""
+"""Shift+Enter and Ctrl+Enter of terminals that distinguish them from Enter."""
 _ALT_ENTER = "\x1b[13;3u"
 _IGNORED_KEYS = (Keys.Vt100MouseEvent, Keys.CPRResponse)
 _LINE_WITHIN = re.compile(r"[\r\n](?=.)", re.DOTALL)
@@ -41,26 +41,26 @@ _CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 class Keyboard(Vt100Input):
-    """A terminal's input. Text that comes at once and holds a line end within it is one paste.
+    """Input of a terminal. Text that arrives at once and contains a line ending within it is one paste.
 
-    A line end that is the last of what came is somebody's Enter.
+    A line ending at the end of the input is the Enter key.
     """
 
     detects_pastes = False
-    """Whether pastes without marks are told from typing: where several lines can be written."""
+    """True to detect pastes without marks, which is needed where several lines can be written."""
     on_background: Callable[[BackgroundColour], None] | None = None
-    """Is told the background when the terminal answers."""
+    """Called with the background colour when the terminal answers."""
     original_modes: Sequence[Any] = ()
-    """The modes of the terminal before the program, as `termios` has them; none are known where it is empty."""
+    """Terminal modes before the program started, as in `termios`; empty if unknown."""
     stays_raw = False
-    """Whether a view of ours has the terminal next, so that it need not read by lines in between."""
+    """True if a view of Yarrow uses the terminal next, so that it need not return to line mode in between."""
     _is_marked = False
-    """Whether a paste that the terminal marks has begun and not ended."""
+    """True if a paste marked by the terminal has begun and not ended."""
 
     def cooked_mode(self) -> AbstractContextManager[None]:
-        """Read by lines for a while, as before the program.
+        """Return to line mode for a while, as before the program.
 
-        Not where a view of ours comes: Enter and Ctrl+D, pressed in between, would become other keys.
+        Not before a view of Yarrow: Enter and Ctrl+D, pressed in between, would become other keys.
         """
         return nullcontext() if self.stays_raw else self._with_original_modes()
 
@@ -74,11 +74,11 @@ class Keyboard(Vt100Input):
             set_modes(self.fileno(), before)
 
     def read_keys(self) -> list[KeyPress]:
-        """Return the keys that came."""
+        """Return the keys that arrived."""
         return self.parse_keys(self._read_all("", 0.0))
 
     def parse_keys(self, text: str) -> list[KeyPress]:
-        """Return the keys of what came; while a paste without marks comes in, wait for its end."""
+        """Return the keys in a text; if a paste without marks is arriving, wait for its end."""
         text = _BACKGROUND.sub(self._take_background, text)
         if self.detects_pastes and not self._is_marked and self._is_paste(text):
             text = self._read_all(text, QUIET_SECONDS)
@@ -92,11 +92,11 @@ class Keyboard(Vt100Input):
             self._is_marked = begun > ended
         self.vt100_parser.feed(text)
         keys, self._buffer = self._buffer, []
-        # Nothing was asked of mouse or cursor: the library would take what looks like an answer for one, and fail.
+        # Yarrow requests no mouse or cursor reports; prompt_toolkit would mistake lookalikes for them and fail.
         return [key for key in keys if key.key not in _IGNORED_KEYS]
 
     def _read_all(self, text: str, seconds: float) -> str:
-        """Return the text and what follows it without a pause of so many seconds."""
+        """Return the text and what follows it without a pause of `seconds`."""
         pieces = [text or self.stdin_reader.read()]
         for _ in range(MAX_READS):
             if self.closed or not select.select([self.fileno()], [], [], seconds)[0]:
@@ -118,7 +118,7 @@ class Keyboard(Vt100Input):
 
 
 def _normalize_sequence(found: re.Match[str]) -> str:
-    """Return a sequence that is a key or a paste, nothing for others: an Escape and letters would be left of these."""
+    """Return a sequence that is a key or a paste; empty for others, which would leave an Escape and letters."""
     sequence = found.group()
     if sequence in _NEW_LINES:
         return "\n"

@@ -1,4 +1,4 @@
-"""What the service takes long for: the status line says so meanwhile, and Esc gives it up."""
+"""Long-running calls of the service: the status line shows them, and Esc cancels them."""
 
 import asyncio
 import time
@@ -11,15 +11,15 @@ T = TypeVar("T")
 
 
 class LongOperation:
-    """Waits for one thing at a time."""
+    """Runs one operation at a time."""
 
     def __init__(self, on_change: Callable[[str, float], None]) -> None:
-        """`told` is given what is waited for and since when, and an empty text when it is over."""
+        """`on_change` receives the name of the operation and its start time, and an empty name when it ends."""
         self._on_change = on_change
         self._cancel: Callable[[], bool] | None = None
 
     async def run(self, doing: str, call: Awaitable[T]) -> T:
-        """Return what a call returns. Raises `WrongWords` when it is given up, or something else is waited for."""
+        """Return the result of a call. Raises `CommandError` if it is cancelled or another operation is running."""
         waiting = asyncio.ensure_future(call)
         if self._cancel is not None:
             waiting.cancel()
@@ -31,12 +31,12 @@ class LongOperation:
         finally:
             self._cancel = None
             self._on_change("", 0.0)
-            # Still under way only when the program ends.
+            # Still running only if the program ends.
             waiting.cancel()
         if waiting.cancelled():
             raise CommandError(f"{doing} was given up: nothing was made")
         return waiting.result()
 
     def cancel(self) -> bool:
-        """End what goes on; return whether anything did."""
+        """Cancel the operation; return whether there was one."""
         return self._cancel is not None and self._cancel()

@@ -1,4 +1,4 @@
-"""Draws an answer's markdown block by block, and tells which of its blocks are finished while it is still streamed."""
+"""Rendering of markdown block by block, and detection of the blocks of a streamed text that are finished."""
 
 import re
 from functools import lru_cache
@@ -20,23 +20,23 @@ from yarrow.client.tui.rich_render import render_lines
 from yarrow.client.tui.terminal_theme import TerminalTheme
 
 MAX_BLOCK_LINES = 60
-"""An unfinished block that is longer is cut at a place where its two parts look like one; ..."""
+"""Maximum lines of an unfinished block; a longer one is cut at a place where its two parts look like one."""
 MAX_BLOCK_CHARACTERS = 16_384
-"""... and one of so many characters wherever a line or a word ends, so that a frame costs a bounded time."""
+"""Maximum characters of an unfinished block, to bound the time of a frame; a longer one is cut after a line or word."""
 _PARTIAL_MARKER = re.compile(r"(?:(?<=\n)|^)[ \t]*(?:\d{1,9}[.)]?|[-+*>|~`#=]+)?[ \t]*\Z")
 
 
 class BlockCut(Struct, frozen=True):
-    """Where the finished part of a text ends, and what its rest begins with to mean what it meant."""
+    """End of the finished part of a text, and the line that must precede the rest to keep its meaning."""
 
     end: int
-    """Characters."""
+    """Offset in characters."""
     opening: str = ""
-    """The line that opened a fence which the cut lies in."""
+    """Opening line of the fence that the cut is in; empty outside of fences."""
 
 
 def find_finished(text: str) -> BlockCut:
-    """Return how much of a text that still grows can be drawn for good: all blocks but the last one."""
+    """Return how much of a growing text can be drawn permanently: all blocks but the last one."""
     # A line that may become an item of the block above it does not end that block.
     text = _PARTIAL_MARKER.sub("", text)
     tokens = [token for token in _parser().parse(text) if token.level == 0 and token.map and token.nesting >= 0]
@@ -56,9 +56,9 @@ def find_finished(text: str) -> BlockCut:
 
 
 def draw_markdown(text: str, columns: int, theme: TerminalTheme) -> list[str]:
-    """Return the lines of a piece of markdown, without empty ones around it."""
+    """Return the lines of a piece of markdown, without empty lines around it."""
     if columns < 20:
-        # Tables and boxes of that width hold a letter a line.
+        # Tables and boxes of that width hold one letter per line.
         return render_lines(Text(sanitize(text), overflow="fold"), columns, theme)
     drawn = render_lines(_AnswerMarkdown(sanitize(text), theme), columns, theme)
     while drawn and not drawn[0]:
@@ -69,7 +69,7 @@ def draw_markdown(text: str, columns: int, theme: TerminalTheme) -> list[str]:
 
 
 class _LeftHeading(Heading):
-    """A heading where it is read first: at the left."""
+    """A heading aligned to the left."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = "left"
@@ -79,7 +79,7 @@ class _LeftHeading(Heading):
 
 
 class _PlainCodeBlock(CodeBlock):
-    """Code in the terminal's own colours, without a frame, so that it can be copied."""
+    """Code in the terminal's own colours and without a frame, so that it can be copied."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip("\n")
@@ -89,7 +89,7 @@ class _PlainCodeBlock(CodeBlock):
 
 
 class _BorderlessTable(TableElement):
-    """A table without the empty lines that its frame would be drawn on, and with every letter of long words."""
+    """A table without the empty lines of its frame, with long words wrapped instead of truncated."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for table in super().__rich_console__(console, options):
@@ -101,14 +101,13 @@ class _BorderlessTable(TableElement):
 
 
 class _NumberedItem(ListItem):
-    """An item of a list, whose number has a dot behind it."""
+    """A list item with a dot after its number."""
 
     @override
     def render_number(self, console: Console, options: ConsoleOptions, number: int, last_number: int) -> RenderResult:
-        """Yield the item with its number before it."""
         numeral = f"{number}.".rjust(len(str(last_number)) + 1) + " "
         parts = iter(super().render_number(console, options, number, last_number))
-        # Of an item without words as yet there are no parts, not even the number.
+        # An item without text so far has no parts, not even the number.
         for first in parts:
             yield Segment(numeral, first.style) if isinstance(first, Segment) else first
             break
@@ -131,10 +130,10 @@ class _AnswerMarkdown(Markdown):
 
 
 def _cut_within(text: str, token: Token, start: int) -> BlockCut:
-    """Return a cut within a long block: after a line of code, before an item of a list, else before the block."""
+    """Return a cut within a long block: after a line of code, before a list item, or before the block."""
     line_ends = _line_ends(text)
     if token.type == "fence":
-        # The line that is being written may turn out to be the fence's end.
+        # The line being written may turn out to be the end of the fence.
         complete = len(line_ends) if text.endswith("\n") else len(line_ends) - 1
         opening = text[_offset(text, start) : line_ends[start]]
         return BlockCut(line_ends[complete - 1], opening) if complete > start + 1 else BlockCut(_offset(text, start))
@@ -147,13 +146,13 @@ def _cut_within(text: str, token: Token, start: int) -> BlockCut:
 
 
 def _line_ends(text: str) -> list[int]:
-    """Return where each line ends, as the parser counts lines."""
+    """Return the offset of the end of each line, as the parser counts lines."""
     ends = [found.end() for found in re.finditer(r"\r\n|\n|\r", text)]
     return ends if ends and ends[-1] == len(text) else [*ends, len(text)]
 
 
 def _offset(text: str, line: int) -> int:
-    """Return where a line begins."""
+    """Return the offset of the start of a line."""
     return _line_ends(text)[line - 1] if line else 0
 
 

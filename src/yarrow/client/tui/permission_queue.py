@@ -1,4 +1,4 @@
-"""The permission requests of a session: one at a time is shown, and each leaves a line about its answer."""
+"""Queue of the permission requests of a session: one at a time is shown, and each leaves a line about its outcome."""
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ from yarrow.client.tui.views.permission_question import QueuedRequest
 from yarrow.v1 import agent_pb2 as pb
 
 MAX_KEPT_REPLIES = 256
-"""Maximum answers of this client that are remembered until they are settled; then the oldest is forgotten."""
+"""Maximum replies of this client remembered until they are settled; then the oldest is dropped."""
 
 
 class PermissionQueue:
@@ -23,18 +23,18 @@ class PermissionQueue:
         answer: Callable[[str, PermissionReply], Awaitable[None]],
         print_error: Callable[[str], None],
     ) -> None:
-        """`show` draws a request or none, `answer` passes on what was said and raises `aio.AioRpcError`."""
+        """`show` draws a request or none; `answer` sends a reply and raises `aio.AioRpcError`."""
         self._show = show
         self._answer = answer
         self._print_error = print_error
         self._open: dict[str, pb.PermissionRequest] = {}
         self._replies: OrderedDict[str, PermissionReply] = OrderedDict()
-        """Answers of this client, by request."""
+        """Replies of this client, by request id."""
         self._total = 0
-        """Requests since none waited, for the count."""
+        """Requests since the queue was last empty, for the counter."""
 
     def reset(self, waiting: Iterable[pb.PermissionRequest]) -> None:
-        """Take the requests of a session that is opened, in place of another's."""
+        """Replace the requests with those of a session that is opened."""
         self._open = {request.request_id: request for request in waiting}
         self._total = len(self._open)
         self._replies.clear()
@@ -43,7 +43,7 @@ class PermissionQueue:
     def process_events(
         self, events: Sequence[pb.AgentEvent]
     ) -> Iterator[tuple[Sequence[pb.AgentEvent], PermissionOutcome | None]]:
-        """Note what is asked and settled; yield the events in pieces, each with the outcome that comes after it."""
+        """Record requests and outcomes; yield the events in parts, each with the outcome that follows it."""
         begun = 0
         for index, event in enumerate(events):
             if event.HasField("permission_request"):
@@ -69,7 +69,7 @@ class PermissionQueue:
             refused = parse_rpc_error(error)
             self._print_error(refused.message)
             self._replies.pop(request_id, None)
-            # An answer that could not be kept leaves the request open, and it is shown again.
+            # A request whose answer could not be saved stays open and is shown again.
             if refused.reason != "STORAGE":
                 self._open.pop(request_id, None)
             self._show_next()
@@ -86,7 +86,7 @@ class PermissionQueue:
         return format_outcome(request, settled, answered) if request else None
 
     def _show_next(self) -> None:
-        """Show the first request that has no answer of this client."""
+        """Show the first request that this client has not answered."""
         waiting = [request for key, request in self._open.items() if key not in self._replies]
         if not waiting:
             self._show(None)

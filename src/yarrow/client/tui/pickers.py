@@ -1,4 +1,4 @@
-"""Commands that let a person choose on the whole screen, and what is done with the choice."""
+"""Commands that show a full-screen picker and act on the choice."""
 
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def pick_session(app: "App") -> None:
-    """Show the sessions of the project, and do what is chosen. Raises `aio.AioRpcError`."""
+    """Show the sessions of the project and perform the chosen action. Raises `CommandError` and `aio.AioRpcError`."""
     request = pb.GetSessionTreeRequest(scope=pb.SESSION_SCOPE_PROJECT, cwd=app.view_state.cwd)
     nodes = (await app.stub.GetSessionTree(request)).nodes
     if not nodes:
@@ -39,7 +39,7 @@ async def pick_session(app: "App") -> None:
 
 
 async def pick_rebase(app: "App", session_id: str) -> None:
-    """Show the messages of a session, and make one of those that are chosen. Raises `aio.AioRpcError`."""
+    """Show the messages of a session; create one from those chosen. Raises `CommandError` and `aio.AioRpcError`."""
     messages = [one async for one in read_messages_after(app.stub, session_id, "")]
     if not messages:
         raise CommandError("nothing was said in this session yet")
@@ -52,7 +52,7 @@ async def pick_rebase(app: "App", session_id: str) -> None:
 
 
 async def pick_merge(app: "App") -> str:
-    """Return the session that is chosen to be brought into this one, empty for none. Raises `aio.AioRpcError`."""
+    """Return the session chosen to merge into this one, empty if none. Raises `CommandError` and `aio.AioRpcError`."""
     request = pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_PROJECT, cwd=app.view_state.cwd)
     others = [
         one
@@ -69,7 +69,7 @@ async def pick_merge(app: "App") -> str:
 
 
 async def pick_model(app: "App") -> str:
-    """Return the model that is chosen of those of the present provider, empty for none. Raises `aio.AioRpcError`."""
+    """Return the model chosen from the current provider; empty if none. Raises `CommandError` and `aio.AioRpcError`."""
     state = await app.session_client.state()
     listed = await app.stub.ListModels(pb.ListModelsRequest(provider=state.settings.provider))
     choices = [
@@ -87,7 +87,7 @@ async def pick_model(app: "App") -> str:
 
 
 async def show_call(app: "App", call_id: str) -> None:
-    """Show the whole output of a call, of the last one when none is named. Raises `WrongWords`."""
+    """Show the whole output of a call, by default of the last one. Raises `CommandError`."""
     found = [
         call
         for call in app.view_state.list_calls()

@@ -1,4 +1,4 @@
-"""Draws what rich can lay out as lines: no wider than asked for, with colours and nothing else a terminal obeys."""
+"""Rendering with rich: lines no wider than requested, with colours but no other terminal sequences."""
 
 from functools import lru_cache
 from io import BytesIO, TextIOWrapper
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from rich.segment import Segment
 
 MIN_COLUMNS = 5
-"""Columns below which nothing is laid out, and below which a prefix leaves its room to the text."""
+"""Minimum columns of a layout; a prefix that would leave less room is dropped."""
 _RICH_THEME = Theme({"markdown.code": "cyan", "markdown.link": "underline", "markdown.link_url": "blue"})
-"""Over the library's own, which sets some words on black, whatever the terminal's ground is."""
+"""Overrides rich's own theme, which sets some words on black, whatever the background of the terminal is."""
 _COLOUR_SYSTEMS = {
     "none": None,
     "16": ColorSystem.STANDARD,
@@ -31,7 +31,7 @@ _COLOUR_SYSTEMS = {
 def render_lines(
     renderable: RenderableType, columns: int, theme: TerminalTheme, *, first: str = "", rest: str = ""
 ) -> list[str]:
-    """Return the lines of what rich can draw, each behind a prefix; prefixes hold no wide characters."""
+    """Return the lines of a rich renderable, each after a prefix; prefixes contain no wide characters."""
     room = columns - max(len(first), len(rest))
     if room < MIN_COLUMNS:
         first = rest = ""
@@ -43,12 +43,12 @@ def render_lines(
 
 
 def paint(text: str, style: str, theme: TerminalTheme) -> str:
-    """Return one line of text in a style of rich, such as `bold red`."""
+    """Return one line of text in a rich style, such as `bold red`."""
     return _apply_style(text, _parse_style(style), theme)
 
 
 def _render_line(segments: "Iterable[Segment]", theme: TerminalTheme) -> str:
-    """Return a line without the spaces that fill it up: they would be copied with it."""
+    """Return a line without its padding, which would be copied with it."""
     parts = [(segment.text, segment.style) for segment in segments if not segment.control]
     while parts and not parts[-1][0].rstrip():
         parts.pop()
@@ -71,7 +71,7 @@ def _parse_style(style: str) -> Style:
 @lru_cache(maxsize=4)
 def _make_console(theme: TerminalTheme) -> Console:
     return Console(
-        # Nothing is written to it; the library asks for its encoding to choose its signs.
+        # Nothing is written to this file; rich uses its encoding to choose characters.
         file=TextIOWrapper(BytesIO(), encoding="utf-8" if theme.has_signs else "ascii"),
         force_terminal=True,
         color_system="truecolor",

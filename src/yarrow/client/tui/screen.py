@@ -1,4 +1,4 @@
-"""The live part of the screen: unfinished block, status line and editor, below what was printed for good."""
+"""Live part of the screen: unfinished block, status line and editor, below the lines printed permanently."""
 
 import asyncio
 import math
@@ -24,20 +24,23 @@ from yarrow.client.tui.keyboard import BACKGROUND_QUERY, Keyboard
 from yarrow.client.tui.terminal_theme import BackgroundColour, ColourDepth, TerminalTheme
 
 ESCAPE_SECONDS = 0.03
-"""How long a lone Escape is waited for to become the beginning of a longer key."""
+"""Seconds to wait after a lone Escape for the rest of a longer key sequence."""
 SETTLE_SECONDS = 0.3
-"""Nothing is printed for so long after a resize. A multiplexer whose window is dragged tells of the next one up to a
-quarter of a second after it wrapped the lines anew; what is drawn in between cannot be told from what was wrapped."""
+"""Seconds after a resize during which nothing is printed.
+
+A multiplexer whose window is dragged reports the next size up to a quarter of a second after it rewrapped the lines;
+output in between cannot be distinguished from rewrapped lines.
+"""
 RESERVED_ROWS = 3
-"""Rows of the status line, the editor and the empty row above them, beside which a question has its own."""
+"""Rows of the status line, the editor and the empty row above them, which a question does not take."""
 MIN_ROWS_FOR_GAP = 8
-"""On a screen of so many rows an empty one stands above the status line."""
+"""Minimum rows of a screen for an empty row above the status line."""
 ESCAPE = "\x1b"
 MAX_COPY_BYTES = 74_994
-"""Of a text that is copied: what many terminals take in one sequence, in base64."""
+"""Maximum bytes of a copied text: as base64, what many terminals accept in one sequence."""
 BEGIN_FRAME = "\x1b[?2026h"
 END_FRAME = "\x1b[?2026l"
-"""Between the two a terminal that knows them shows nothing half done; others pass over them."""
+"""Terminals that know these sequences show nothing half done between the two; others ignore them."""
 _DEPTHS: dict[ColourDepth, ColorDepth] = {
     "none": ColorDepth.DEPTH_1_BIT,
     "16": ColorDepth.DEPTH_4_BIT,
@@ -47,26 +50,25 @@ _DEPTHS: dict[ColourDepth, ColorDepth] = {
 
 
 class Terminal(Struct, frozen=True):
-    """The two ends of a terminal."""
+    """Input, output and properties of a terminal."""
 
     input: Input
     output: Output
     theme: TerminalTheme
     reflows: bool = True
-    """Whether it wraps lines anew when it becomes narrower."""
+    """True if the terminal rewraps lines when it becomes narrower."""
 
 
 class ScreenComponents(Struct, frozen=True):
-    """What stands below the unfinished block."""
+    """Components below the unfinished block, and the callbacks of the screen."""
 
     status: Callable[[], str]
-    """The status line, drawn."""
+    """Returns the rendered status line."""
     question: AnyContainer
-    """What is asked, above the status line; without rows when nothing is."""
+    """Permission question above the status line; without rows if nothing is asked."""
     question_rows: Callable[[], int]
-    """How many rows it wants."""
+    """Returns the number of rows that the question wants."""
     editor: AnyContainer
-    """The editor."""
     keys: KeyBindingsBase
     on_key: Callable[[], None]
     """Called before each key is handled."""
@@ -74,18 +76,18 @@ class ScreenComponents(Struct, frozen=True):
     """Called when something else had the terminal and the live part is drawn again."""
     colours: ColourDepth
     on_background: Callable[[BackgroundColour], None]
-    """Is told the colour of the terminal's background, if that answers."""
+    """Called with the background colour of the terminal, if it reports one."""
     on_resize: Callable[[], None]
-    """Is told when everything is to be laid out for another size."""
+    """Called when everything must be laid out for another size."""
 
 
 class Screen:
-    """The live part. It is drawn by differences; what is printed for good goes above it and is never touched again."""
+    """The live part. Only differences are drawn; permanent lines are printed above it and never changed again."""
 
     def __init__(self, terminal: Terminal, components: ScreenComponents) -> None:
         self._live: tuple[str, ...] = ()
         self._suspender: asyncio.Task[Any] | None = None
-        """What has the terminal meanwhile."""
+        """Task that uses the terminal while the screen is suspended."""
         self._components = components
         self._app = _Application(self._make_layout(components), terminal, components)
         self._app.key_processor.before_key_press += self._on_key
@@ -101,11 +103,11 @@ class Screen:
 
     @property
     def descriptor(self) -> int:
-        """What is drawn on."""
+        """File descriptor of the output."""
         return self._app.output.fileno()
 
     def show(self, scrollback: str, live: tuple[str, ...]) -> bool:
-        """Print lines for good, and draw the unfinished block; return False when the terminal is not ours now."""
+        """Print permanent lines and draw the unfinished block; return False if drawing is not possible now."""
         if not self._app.can_draw:
             return False
         shrinks = len(live) < len(self._live)
@@ -121,23 +123,23 @@ class Screen:
         self._app.invalidate()
 
     def focus(self, container: AnyContainer) -> None:
-        """Give the keys to a part of the screen."""
+        """Move the focus to a part of the screen."""
         self._app.layout.focus(container)
         self._app.invalidate()
 
     def has_focus(self, container: AnyContainer) -> bool:
-        """Return whether a part of the screen has the keys."""
+        """Return whether a part of the screen has the focus."""
         return self._app.layout.has_focus(container)
 
     def copy(self, text: str) -> int:
-        """Put a text into the clipboard, where the terminal lets programs do that; return how many characters of it."""
+        """Copy a text to the clipboard, if the terminal lets programs do so; return the number of characters sent."""
         taken = text.encode("utf-8", "replace")[:MAX_COPY_BYTES].decode("utf-8", "ignore")
         self._app.output.write_raw(f"\x1b]52;c;{b64encode(taken.encode()).decode()}\x07")
         self._app.output.flush()
         return len(taken)
 
     def end(self, error: BaseException | None = None) -> None:
-        """Let `run` return, or raise; what has the terminal meanwhile is cancelled."""
+        """Make `run` return, or raise `error`; a task that uses the terminal is cancelled."""
         self._cancel_suspender()
         if self._app.is_running and not self._app.is_done:
             if error is None:
@@ -146,7 +148,7 @@ class Screen:
                 self._app.exit(exception=error)
 
     async def run(self, typed_ahead: str = "") -> None:
-        """Take keys until `end`, first those that were pressed before. The terminal is left as it was, in any case."""
+        """Handle keys until `end`, first those typed before. The terminal is restored in any case."""
         self._set_paste_detection(enabled=True)
         if isinstance(self._app.input, Keyboard):
             store_typeahead(self._app.input, self._app.input.parse_keys(typed_ahead.removesuffix(ESCAPE)))
@@ -158,27 +160,27 @@ class Screen:
         try:
             await asyncio.wait([running])
         finally:
-            # The library waits for what has the terminal, and that would wait for a person.
+            # prompt_toolkit waits for the task that uses the terminal, and that task may wait for the user.
             self._cancel_suspender()
             running.cancel()
             await asyncio.wait([running])
         running.result()
 
     def print_outside(self, text: str) -> None:
-        """Print whole lines where the live part was, while it is not drawn."""
+        """Print whole lines in place of the live part while it is not drawn."""
         if text:
             self._app.output.write_raw(text.replace("\n", "\r\n"))
             self._app.output.flush()
 
     @asynccontextmanager
     async def suspend(self, *, raw: bool = False) -> AsyncGenerator[None]:
-        """Leave the terminal to something else for a while; `raw` to a view of ours, which takes keys one by one."""
+        """Leave the terminal to something else for a while; `raw` if that is a view of Yarrow, reading single keys."""
         if isinstance(self._app.input, Keyboard):
             self._app.input.stays_raw = raw
         async with in_terminal():
             self._set_paste_detection(enabled=False)
             self._suspender = asyncio.current_task()
-            # The flush that is still due for the last key must not take the first Escape of what comes now.
+            # The pending flush for the last key must not consume the first Escape of the input that follows.
             own, self._app.input = self._app.input, _SilentInput()
             try:
                 yield
@@ -205,7 +207,7 @@ class Screen:
         )
 
     def _live_height(self) -> Dimension:
-        """Return the rows of the unfinished block; a question takes some of them where there are too few."""
+        """Return the rows of the unfinished block; a question takes some of them if there are too few."""
         rows = len(self._live)
         if asked := self._components.question_rows():
             rows = max(0, min(rows, self.size[1] - asked - RESERVED_ROWS))
@@ -213,25 +215,24 @@ class Screen:
 
 
 class _LiveControl(UIControl):
-    """The last lines of the unfinished block, as many as there is room for."""
+    """The last lines of the unfinished block, as many as fit."""
 
     def __init__(self, lines: Callable[[], Sequence[str]]) -> None:
         self._lines = lines
 
     @override
     def create_content(self, width: int, height: int) -> UIContent:
-        """Return what is shown."""
         lines = self._lines()
         rows = list(split_lines(to_formatted_text(ANSI("\n".join(lines[-height:]))))) if height and lines else []
         return UIContent(rows.__getitem__, len(rows))
 
 
 class _SilentInput(DummyInput):
-    """Input on which nothing comes."""
+    """Input that never receives anything."""
 
     @property
     def closed(self) -> bool:
-        """Whether its end has come, which is taken for a terminal that is gone."""
+        """Always False; a closed input would mean that the terminal is gone."""
         return False
 
 
@@ -256,11 +257,11 @@ class _Application(Application[None]):
 
     @property
     def can_draw(self) -> bool:
-        """Whether the terminal is ours now, and of a size that stays."""
+        """True if the application has the terminal and the size is stable."""
         return self.is_running and not self.is_done and not self._running_in_terminal and self._settling is None
 
     def print_above(self, text: str) -> None:
-        """Print whole lines above the live part, in one step for whoever looks."""
+        """Print whole lines above the live part, in one visible step."""
         self.output.write_raw(BEGIN_FRAME)
         self.renderer.erase()
         self.output.write_raw(text.replace("\n", "\r\n"))
@@ -269,7 +270,7 @@ class _Application(Application[None]):
         self.output.flush()
 
     def _on_resize(self) -> None:
-        """Draw anew; where the terminal wrapped the live part's lines, those are taken away too."""
+        """Redraw; if the terminal rewrapped the live part, erase the added rows too."""
         extra = self._wrapped_rows() if self._reflows else 0
         if extra:
             self.output.cursor_up(extra)
@@ -283,7 +284,7 @@ class _Application(Application[None]):
         self._resized()
 
     def _wrapped_rows(self) -> int:
-        """Return how many rows above the cursor the terminal added when it became narrower."""
+        """Return the number of rows above the cursor that the terminal added when it became narrower."""
         screen: Any = self.renderer.last_rendered_screen
         if screen is None:
             return 0

@@ -1,4 +1,4 @@
-"""Says what of a history is to be printed for good, exactly once, and what is still drawn and redrawn below it."""
+"""Splits the history into lines to print permanently (once) and the live region redrawn below them."""
 
 from collections.abc import Sequence
 
@@ -11,34 +11,34 @@ from yarrow.client.tui.item_view import draw_item
 from yarrow.client.tui.terminal_theme import HistoryView
 
 MAX_RESUMED_ENTRIES = 50
-"""The last entries of a session that are printed when it is opened."""
+"""Maximum entries of a session, the last ones, that are printed when it is opened."""
 
 
 class PrintedState(Struct, frozen=True):
-    """What of a history was printed: whole entries, whole items of the next one, and a part of the item after those."""
+    """Printed part of a history: whole entries, whole items of the next one, and characters of the item after those."""
 
     entries: int = 0
     items: int = 0
     characters: int = 0
     opening: str = ""
-    """What the rest of that item begins with to mean what it meant: see `markdown.BlockCut`."""
+    """Text that must precede the rest of that item to keep its meaning; see `markdown.BlockCut`."""
     is_begun: bool = False
-    """Whether anything was printed, so that the next block stands apart from it."""
+    """True if anything was printed, so that an empty line separates the next block from it."""
 
 
 class ScreenFrame(Struct, frozen=True):
-    """What is to be printed now, and the lines that are drawn below it."""
+    """Lines to print now, and the lines drawn below them."""
 
     printed: PrintedState
     scrollback: str
     """Whole lines."""
     live: tuple[str, ...] = ()
     printed_notes: int = 0
-    """Of the notes that are held, how many are printed with it, the first ones."""
+    """Number of held notes printed with it, starting with the first."""
 
 
 def next_frame(printed: PrintedState, history: SessionHistory, view: HistoryView) -> ScreenFrame:
-    """Return what of a history is finished and was not printed, and the last lines of what is unfinished."""
+    """Return the finished part of a history that was not printed, and the last lines of the unfinished part."""
     printer = _ScrollbackPrinter(printed, view)
     for entry in history.closed[printed.entries :]:
         printer.print_items(entry)
@@ -55,12 +55,12 @@ def next_frame(printed: PrintedState, history: SessionHistory, view: HistoryView
 
 
 def skip_to_last(history: SessionHistory, last: int = MAX_RESUMED_ENTRIES) -> PrintedState:
-    """Return what counts as printed of a session that is opened: all but its last entries."""
+    """Return what counts as printed when a session is opened: all but its last entries."""
     return PrintedState(max(0, len(history.closed) - last))
 
 
 class _ScrollbackPrinter:
-    """Prints what is finished, and keeps account of it."""
+    """Prints what is finished and keeps track of it."""
 
     def __init__(self, printed: PrintedState, view: HistoryView) -> None:
         self.printed = printed
@@ -68,7 +68,7 @@ class _ScrollbackPrinter:
         self._view = view
 
     def print_items(self, entry: HistoryEntry) -> None:
-        """Print the items of an entry up to the first that is not done."""
+        """Print the items of an entry up to the first unfinished one."""
         for item in entry.items[self.printed.items :]:
             if not item.done:
                 return
@@ -76,11 +76,10 @@ class _ScrollbackPrinter:
             self.printed = PrintedState(self.printed.entries, self.printed.items + 1, is_begun=self.printed.is_begun)
 
     def count_entry(self) -> None:
-        """Count an entry as printed."""
         self.printed = PrintedState(self.printed.entries + 1, is_begun=self.printed.is_begun)
 
     def print_blocks(self, entry: HistoryEntry) -> None:
-        """Print the finished blocks of a text that still grows."""
+        """Print the finished blocks of a growing text."""
         item = next(iter(entry.items[self.printed.items :]), None)
         if not isinstance(item, TextItem):
             return
@@ -93,8 +92,8 @@ class _ScrollbackPrinter:
             self.printed = replace(self.printed, characters=at, opening=cut.opening)
 
     def print_notes(self, entry: HistoryEntry, held: Sequence[NoteItem]) -> int:
-        """Print notes where they cut no block of what is written; return how many of them."""
-        # A fence that is printed in part goes on after a line of its own.
+        """Print the held notes unless they would split a block of the text being written; return their number."""
+        # Lines of a fence that is printed in part must directly follow each other.
         if self.printed.opening or any(item.done for item in entry.items[self.printed.items :]):
             return 0
         for note in held:
@@ -102,7 +101,7 @@ class _ScrollbackPrinter:
         return len(held)
 
     def draw_rest(self, entry: HistoryEntry, held: Sequence[NoteItem]) -> list[str]:
-        """Return the lines of what is not finished, and of what waits for that."""
+        """Return the lines of the unfinished items and of the notes held until those are finished."""
         waiting: Sequence[Item] = (*entry.items[self.printed.items :], *held)
         drawn: list[str] = []
         for index, item in enumerate(waiting):
@@ -114,7 +113,7 @@ class _ScrollbackPrinter:
         return drawn
 
     def _print(self, block: list[str]) -> None:
-        """Print a block; an empty line stands above it, unless it goes on with a part of it that was printed."""
+        """Print a block, after an empty line unless it continues a part that was printed."""
         if not block:
             return
         if self.printed.is_begun and not self.printed.opening:
@@ -124,7 +123,7 @@ class _ScrollbackPrinter:
 
 
 def _cut_item(item: Item, printed: PrintedState) -> Item:
-    """Return what of an item was not printed."""
+    """Return the part of an item that was not printed."""
     if not isinstance(item, TextItem) or not printed.characters:
         return item
     return replace(item, text=_cut_text(item, printed))

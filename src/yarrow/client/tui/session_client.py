@@ -1,4 +1,4 @@
-"""Speaks with the service about one session: follows its events, also after a cut, and passes on what is typed."""
+"""Client of one session: follows its events, across lost connections, and sends the user's input."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -18,73 +18,73 @@ from yarrow.client.tui.history import SessionHistory, make_history
 from yarrow.v1 import agent_pb2 as pb
 
 RECONNECT_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
-"""How long is waited before each try to follow a session again; the last one goes on for ever."""
+"""Seconds before each attempt to follow a session again; the last value is repeated without limit."""
 
 
 class OpenSession(Struct, frozen=True):
-    """A session as it is when it is opened."""
+    """State and history of a session at the time it is opened."""
 
     state: pb.GetStateResponse
     history: SessionHistory
 
 
 class SessionListener(Struct, frozen=True):
-    """Who is told."""
+    """Receiver of events and of changes of the connection."""
 
     on_events: Callable[[Sequence[pb.AgentEvent]], None]
     on_connection: Callable[[str], None]
-    """Told a sentence while the service cannot be reached, and an empty text when it can again."""
+    """Called with a message while the service is unreachable, and with an empty text when it is reachable again."""
     on_end: Callable[[asyncio.Task[None]], None]
-    """Given what followed the events when that ends, so that a bug in it is heard of."""
+    """Called with the task that followed the events when it ends, so that a bug in it is reported."""
 
 
 class SessionClient:
-    """One session of the service at a time. Calls raise `aio.AioRpcError` when the service refuses."""
+    """Client of one session at a time. Calls raise `aio.AioRpcError` if the service refuses."""
 
     def __init__(self, stub: Stub, listener: SessionListener) -> None:
         self.stub = stub
         self.session_id = ""
         self.settings = pb.SessionSettings()
-        """How the session was set when that was last asked."""
+        """Settings of the session when they were last requested."""
         self._queued: list[str] = []
-        """What this client gave to the run that goes on."""
+        """Texts that this client queued for the current run."""
         self._listener = listener
         self._follow_task: asyncio.Task[None] | None = None
 
     async def open_session(self, session_id: str) -> OpenSession:
-        """Turn to a session and follow it from now on; a run that is going on is told from its beginning."""
+        """Switch to a session and follow it from now on; a current run is replayed from its beginning."""
         await self.close()
         fetch_state = await self.stub.GetState(pb.GetStateRequest(session_id=session_id))
         messages = [one async for one in read_messages_after(self.stub, session_id, "")]
         self.session_id = session_id
         self.settings = fetch_state.settings
         self._queued = []
-        # A run that goes on is replayed from its beginning, and `fold` lets go of what it recorded already.
+        # A current run is replayed from its beginning, and `reduce_history` drops what the session has recorded of it.
         at = _StreamPosition(0 if fetch_state.run_id else fetch_state.sequence, fetch_state.epoch)
         self._follow_task = asyncio.create_task(self._follow(session_id, at), name=f"events of {session_id}")
         self._follow_task.add_done_callback(self._listener.on_end)
         return OpenSession(fetch_state, make_history(messages))
 
     async def close(self) -> None:
-        """Follow nothing any more."""
+        """Stop following the session."""
         if self._follow_task is not None:
             self._follow_task.cancel()
             await asyncio.wait([self._follow_task])
             self._follow_task = None
 
     async def send_prompt(self, request: pb.PromptRequest) -> None:
-        """Send a prompt; returns when it is accepted. Its events come with all the others."""
+        """Send a prompt; return when it is accepted. Its events arrive with all others."""
         request.session_id = self.session_id
         call = self.stub.Prompt(request)
         try:
-            # The first event says that it is on disk; the run does not end with this call.
+            # The first event confirms that the prompt is on disk; the run does not end with this call.
             async for _ in call:
                 return
         finally:
             call.cancel()
 
     async def queue_text(self, text: str, images: Sequence[pb.Image], *, follow_up: bool) -> None:
-        """Give a text to the run: now, or for when it would end."""
+        """Queue a text for the run: for now, or for its end."""
         self._queued.append(text)
         if follow_up:
             await self.stub.FollowUp(pb.FollowUpRequest(session_id=self.session_id, text=text, images=images))
@@ -92,7 +92,7 @@ class SessionClient:
             await self.stub.Steer(pb.SteerRequest(session_id=self.session_id, text=text, images=images))
 
     def find_undelivered(self, events: Sequence[pb.AgentEvent]) -> str:
-        """Return what this client gave to a run that ends with these events, and the run did not take."""
+        """Return the texts of this client that the run ending with these events did not deliver."""
         texts: list[str] = []
         for event in events:
             if event.HasField("agent_end"):
@@ -102,30 +102,30 @@ class SessionClient:
         return "\n".join(texts)
 
     async def abort(self) -> None:
-        """End the run; nothing is said when there is none."""
+        """Abort the run; errors, such as that there is none, are ignored."""
         with suppress(aio.AioRpcError):
             await self.stub.Abort(pb.AbortRequest(session_id=self.session_id))
 
     async def state(self) -> pb.GetStateResponse:
-        """Return what the agent is doing."""
+        """Return the state of the session, and remember its settings."""
         state = await self.stub.GetState(pb.GetStateRequest(session_id=self.session_id))
         self.settings = state.settings
         return state
 
     async def session_exists(self) -> bool:
-        """Whether the session is there still, which somebody may have deleted."""
+        """Return whether the session still exists: another client may have deleted it."""
         return await session_exists(self.stub, self.session_id)
 
     async def answer(self, request_id: str, reply: PermissionReply) -> None:
-        """Answer a request for permission."""
+        """Answer a permission request."""
         request = pb.AnswerPermissionRequest(
             session_id=self.session_id, request_id=request_id, answer=reply.answer, text=reply.text
         )
-        # A connection that is cut loses no answer: the same one again is no failure.
+        # A lost connection loses no answer: sending the same one again is not an error.
         await retry_while_lost(partial(self.stub.AnswerPermission, request))
 
     async def run_tool(self, request: pb.RunToolRequest) -> None:
-        """Run a tool for the person and return when it is done; its events come with all the others."""
+        """Run a tool for the user and return when it is done; its events arrive with all others."""
         async for _ in self.stub.RunTool(request):
             pass
 
@@ -140,7 +140,7 @@ class SessionClient:
                     events = [response.event, *response.more]
                     at = at.advance(response.epoch, events)
                     self._listener.on_events(events)
-                # The service let go of the session, as it does of one that is idle for long.
+                # The service released the session, as it does after a long idle time.
                 await self.stub.GetState(pb.GetStateRequest(session_id=session_id))
             except aio.AioRpcError as error:
                 if error.code() is StatusCode.NOT_FOUND:
@@ -154,8 +154,8 @@ class SessionClient:
             tries += 1
 
     async def _reconnect(self, session_id: str, at: "_StreamPosition") -> "_StreamPosition":
-        """Return where to go on after a cut. A run of a service that was started again since then is over."""
-        # Loads the session where it is not in memory.
+        """Return the position to continue from after a lost connection; a run of a service restarted since is over."""
+        # This loads the session if it is not in memory.
         state = await self.stub.GetState(pb.GetStateRequest(session_id=session_id))
         self._listener.on_connection("")
         if state.epoch == at.epoch:
@@ -166,15 +166,15 @@ class SessionClient:
 
 
 class _StreamPosition(Struct, frozen=True):
-    """Up to where the events of a session were told."""
+    """Position up to which the events of a session were read."""
 
     sequence: int
     epoch: str
     run_id: str = ""
-    """Of the run that goes on there; empty when there is none, or when nothing of it was told yet."""
+    """Id of the current run; empty if there is none, or if none of its events was read yet."""
 
     def make_request(self, session_id: str) -> pb.StreamEventsRequest:
-        """Return the request for what follows."""
+        """Return the request for the events that follow."""
         return pb.StreamEventsRequest(
             session_id=session_id,
             after_sequence=self.sequence,
@@ -184,7 +184,7 @@ class _StreamPosition(Struct, frozen=True):
         )
 
     def advance(self, epoch: str, events: Sequence[pb.AgentEvent]) -> "_StreamPosition":
-        """Return the place after some events."""
+        """Return the position after some events."""
         sequence, run_id = self.sequence, self.run_id
         for event in events:
             if event.HasField("gap"):

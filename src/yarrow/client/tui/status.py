@@ -1,4 +1,4 @@
-"""The line that says how a session is set and what its agent is doing."""
+"""Status line: the settings of a session and the activity of its agent."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from yarrow.v1 import agent_pb2 as pb
 
 BAR_CELLS = 8
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-"""Turned once a second, so that somebody who waits sees that it lives and a slow line is not kept busy."""
+"""Frames of the spinner, one per second: it shows activity without keeping a slow line busy."""
 _ACTIVITIES = {
     pb.AGENT_STATE_THINKING: "thinking",
     pb.AGENT_STATE_EXECUTING: "running tools",
@@ -25,51 +25,51 @@ _ACTIVITIES = {
 
 
 class SessionStatus(Struct, frozen=True):
-    """What is known of a session."""
+    """Known status of a session."""
 
     model: str = ""
     thinking: str = ""
-    """The level; empty when it is off."""
+    """Level; empty if thinking is off."""
     is_dry_run: bool = False
     permissions: str = ""
-    """The mode, when it is another than the usual one."""
+    """Mode; empty if it is the default."""
     doing: "pb.AgentState.ValueType" = pb.AGENT_STATE_IDLE
     asks: frozenset[str] = frozenset()
     """Ids of the permission requests that wait for an answer."""
     since: float = 0.0
-    """When it began to do that, in seconds of the clock that `line` is given too."""
+    """Start of the current activity, in seconds of the clock that `format_line` is called with."""
     context: int = 0
     window: int = 0
-    """In tokens; 0 is unknown."""
+    """Context window in tokens, like `context`; 0 if unknown."""
     steers: int = 0
     follow_ups: int = 0
     has_images: bool = False
     cost: float | None = None
-    """In US dollars; None when no price of the model is configured."""
+    """Cost in US dollars; None if no price is configured for the model."""
     waits_for: str = ""
-    """What the person waits for besides a run, such as `merging`; empty when it is nothing."""
+    """Operation besides a run that the user waits for, such as `merging`; empty if none."""
     waits_since: float = 0.0
     connection: str = ""
-    """What is wrong with the connection; empty when nothing is."""
+    """Problem with the connection; empty if none."""
 
     @property
     def is_running(self) -> bool:
-        """Whether the agent is busy."""
+        """True if the agent is busy."""
         return self.doing in _ACTIVITIES
 
     @property
     def activity(self) -> str:
-        """What the agent does; empty when it is idle."""
+        """Activity of the agent; empty if it is idle."""
         return "waiting for your answer" if self.asks else _ACTIVITIES.get(self.doing, "")
 
     @property
     def is_ticking(self) -> bool:
-        """Whether the line changes with the time."""
+        """True if the line changes with time."""
         return self.is_running or bool(self.waits_for)
 
 
 def make_status(state: pb.GetStateResponse, now: float) -> SessionStatus:
-    """Return the status that a session has when it is opened."""
+    """Return the status of a session that is opened."""
     status = SessionStatus(
         doing=state.state,
         asks=frozenset(request.request_id for request in state.permission_requests),
@@ -85,7 +85,7 @@ def make_status(state: pb.GetStateResponse, now: float) -> SessionStatus:
 
 
 def _apply_settings(status: SessionStatus, settings: pb.SessionSettings) -> SessionStatus:
-    """Return the status after the session was set otherwise."""
+    """Return the status after the settings of the session have changed."""
     level = pb.ThinkingLevel.Name(settings.thinking).removeprefix("THINKING_LEVEL_").lower()
     mode = pb.PermissionMode.Name(settings.permissions).removeprefix("PERMISSION_MODE_").lower()
     return replace(
@@ -123,12 +123,12 @@ def reduce_status(status: SessionStatus, events: Sequence[pb.AgentEvent], now: f
 
 
 def _asking(status: SessionStatus, asks: frozenset[str], now: float) -> SessionStatus:
-    """Return the status with these requests open; the clock restarts with the first and after the last one."""
+    """Return the status with these requests open; the clock restarts when the first opens and when the last closes."""
     return replace(status, asks=asks, since=status.since if bool(asks) is bool(status.asks) else now)
 
 
 def format_line(status: SessionStatus, columns: int, theme: TerminalTheme, *, now: float) -> str:
-    """Return the line, never wider than `columns`; what matters least is left out first."""
+    """Return the line, at most `columns` wide; the least important parts are left out first."""
     parts = _make_parts(status, theme, now)
     between = " · " if theme.has_signs else " | "
     while len(parts) > 1 and _measure(parts, between) > columns:
@@ -141,7 +141,7 @@ def format_line(status: SessionStatus, columns: int, theme: TerminalTheme, *, no
 
 
 class _StatusPart(Struct, frozen=True):
-    """A piece of the line; the higher its rank, the sooner it is left out."""
+    """A part of the line; the higher its rank, the sooner it is left out."""
 
     text: str
     style: str

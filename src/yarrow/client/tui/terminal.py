@@ -1,4 +1,4 @@
-"""Terminal of the UI: input, output, and characters of double width."""
+"""Terminal of the UI: input, output, and handling of characters that share or span cells."""
 
 import os
 import re
@@ -18,13 +18,13 @@ from yarrow.client.tui.terminal_theme import detect_theme
 SAVE_CURSOR, RESTORE_CURSOR = "\x1b7", "\x1b8"
 ERASE_TO_END, ERASE_BELOW = "\x1b[K", "\x1b[B\x1b[2K"
 NO_REFLOW_PREFIXES = ("linux", "screen")
-"""How the names of terminals begin that do not wrap lines anew when they become narrower; multiplexers do."""
+"""Prefixes of the names of terminals that do not rewrap lines when they become narrower; multiplexers do."""
 
 
 def make_terminal(
     source: TextIO, out: TextIO, environment: Mapping[str, str], *, original_modes: Sequence[Any]
 ) -> Terminal:
-    """Return the terminal that has these two ends; `cooked` are its modes before the program."""
+    """Return the terminal with this input and output; `original_modes` are its modes before the program."""
     keyboard = Keyboard(source)
     keyboard.original_modes = original_modes
     name = environment.get("TERM", "")
@@ -40,11 +40,11 @@ def make_terminal(
 
 class _CellOutput(Vt100_Output):
     def write(self, data: str) -> None:
-        """Write text that was laid out by cells."""
+        """Write text that was laid out in cells."""
         super().write(separate_cells(data))
 
     def erase_down(self) -> None:
-        """Erase row by row: told to erase all from the first row on, a multiplexer puts it into its history first."""
+        """Erase row by row: asked to erase all from the first row on, a multiplexer saves it to its history first."""
         self.write_raw(f"{SAVE_CURSOR}{ERASE_TO_END}{ERASE_BELOW * self.get_size().rows}{RESTORE_CURSOR}")
 
 
@@ -59,14 +59,14 @@ def _measure(descriptor: int) -> Size:
 _FLAG_LETTERS = range(0x1F1E6, 0x1F200)
 _SKIN_TONES = "\U0001f3fb-\U0001f3ff"
 _ZERO_WIDTH = "\u034f\u200c\u200d\u20e3\ufe00-\ufe0f"
-"""Joiners of emoji, what chooses their form, and what puts a key around a digit: they take no cell."""
+"""Joiners of emoji, variation selectors and the keycap around a digit: they take no cell."""
 _MERGED = re.compile(f"[{_ZERO_WIDTH}{_SKIN_TONES}\U0001f1e6-\U0001f1ff\xad]|{UNSAFE_CHARACTER.pattern}")
 
 
 def separate_cells(text: str) -> str:
-    """Return a text, as it is drawn by cells, without what would draw several of its characters as one.
+    """Return a text, as it is drawn in cells, without anything that would draw several of its characters as one.
 
-    The columns that it takes stay the same: the cursor stands where it seems to. Control characters stay as well.
+    Its width in columns stays the same, so that the cursor is where it seems to be. Control characters are kept.
     """
     return text if text.isascii() else _MERGED.sub(_replace, text)
 
@@ -80,5 +80,5 @@ def _replace(found: re.Match[str]) -> str:
         return "-"
     if character < "\x80":
         return character
-    # A colour of skin has cells of its own where it is not drawn over the emoji before it.
+    # A skin tone has cells of its own if it is not drawn over the emoji before it.
     return " " * get_cwidth(character)

@@ -1,4 +1,4 @@
-"""The modes of a terminal, such as whether it echoes; one that was closed has none, and is set to none."""
+"""Modes of a terminal, such as echo; a closed terminal has none, and setting them has no effect."""
 
 import termios
 from collections.abc import Sequence
@@ -7,21 +7,21 @@ from typing import Any
 
 
 def get_modes(descriptor: int) -> list[Any]:
-    """Return the modes as `termios` has them; none of a terminal that was closed."""
+    """Return the modes as in `termios`; empty for a closed terminal."""
     with suppress(termios.error):
         return termios.tcgetattr(descriptor)
     return []
 
 
 def set_modes(descriptor: int, wanted: Sequence[Any]) -> None:
-    """Set the modes, if they are known and the terminal was not closed. What was typed stays."""
+    """Set the modes, if they are known and the terminal is not closed. Typed input is kept."""
     if wanted:
         with suppress(termios.error):
             termios.tcsetattr(descriptor, termios.TCSANOW, list(wanted))
 
 
 def to_cbreak(cooked: Sequence[Any]) -> list[Any]:
-    """Return modes in which keys come one by one and are not echoed; Ctrl+C still interrupts."""
+    """Return modes in which keys arrive one by one and are not echoed; Ctrl+C still interrupts."""
     if not cooked:
         return []
     input_modes, output_modes, control_modes, local_modes, *rest = cooked

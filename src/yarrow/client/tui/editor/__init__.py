@@ -1,1 +1,1 @@
-"""Where a person types: several lines, their history, completion, and long pastes in short."""
+"""Prompt editor: several lines, input history, completion, and placeholders for long pastes."""

@@ -10,20 +10,20 @@ from yarrow.imaging.header import image_type
 from yarrow.v1 import agent_pb2 as pb
 
 MAX_KEPT_IMAGES = 40
-"""Pictures that placeholders stand for; then the oldest is forgotten, and its placeholder is a text."""
+"""Maximum images kept for placeholders; then the oldest is dropped, and its placeholder becomes text."""
 MAX_NAME_CHARACTERS = 40
-"""Characters of a name in a placeholder."""
+"""Maximum characters of a name in a placeholder."""
 
 
 class ImageAttachments:
-    """The pictures of one editor."""
+    """The images of one editor."""
 
     def __init__(self) -> None:
         self._images: dict[str, pb.Image] = {}
         self._number = 0
 
     def add(self, image: pb.Image, name: str = "") -> str:
-        """Take a picture; return the placeholder that is put into the text."""
+        """Add an image; return the placeholder to insert into the text."""
         self._number += 1
         shown = sanitize(" ".join(name.replace("[", "(").replace("]", ")").split()))[-MAX_NAME_CHARACTERS:]
         placeholder = f"[image #{self._number}{' ' * bool(shown)}{shown}]"
@@ -33,31 +33,31 @@ class ImageAttachments:
         return placeholder
 
     def find_images(self, text: str) -> list[pb.Image]:
-        """Return the pictures that stand in a text, in their order there."""
+        """Return the images whose placeholders are in a text, in the order of the placeholders."""
         found = [(text.find(placeholder), image) for placeholder, image in self._images.items() if placeholder in text]
         return [image for _, image in sorted(found, key=lambda one: one[0])]
 
     def placeholder_before(self, text: str) -> str:
-        """Return the placeholder that a text ends with, empty when it ends with none."""
+        """Return the placeholder that a text ends with; empty if it ends with none."""
         start = text.rfind("[")
         return text[start:] if start >= 0 and text[start:] in self._images else ""
 
 
 MAX_INLINE_LINES = 10
 MAX_INLINE_CHARACTERS = 2_000
-"""A paste within both is put in as it is."""
+"""A paste within both limits is inserted unchanged."""
 _PLACEHOLDER = re.compile(r"\[pasted [\d,]+ (?:lines?|characters) #(\d+)\]")
 
 
 class PastePlaceholders:
-    """The pastes that placeholders stand for."""
+    """The pasted texts behind placeholders."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
         self._number = 0
 
     def shorten(self, text: str) -> str:
-        """Return what is put into the editor for a paste: itself, or a placeholder."""
+        """Return what to insert into the editor for a paste: the paste itself or a placeholder."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         count = text.count("\n") + 1
         if count <= MAX_INLINE_LINES and len(text) <= MAX_INLINE_CHARACTERS:
@@ -69,27 +69,27 @@ class PastePlaceholders:
         return placeholder
 
     def expand(self, text: str) -> str:
-        """Return a text with what its placeholders stand for; one that was changed stands for itself."""
+        """Return a text with its placeholders expanded; a placeholder that was edited remains as it is."""
         return _PLACEHOLDER.sub(lambda found: self._texts.get(found[0], found[0]), text)
 
     def placeholder_before(self, text: str) -> str:
-        """Return the placeholder that a text ends with, empty when it ends with none."""
+        """Return the placeholder that a text ends with; empty if it ends with none."""
         start = text.rfind("[")
         return text[start:] if start >= 0 and text[start:] in self._texts else ""
 
 
 MAX_IMAGES = 20
-"""Of one text."""
+"""Maximum images of one text."""
 MAX_IMAGE_BYTES = 6 << 20
-"""Bytes of one picture, and of all of one text: what goes to the service at one time is bounded."""
+"""Maximum bytes of one image, and of all images of one text, so that the size of a request is bounded."""
 MAX_PASTE_CHARACTERS = 8_192
-"""Characters of a paste that may be paths."""
+"""Maximum characters of a paste that is checked for paths."""
 _MENTION = re.compile(r"(?:^|\s)@(?:\"([^\"\n]+)\"|(\S+))")
 _FILE_SCHEME = "file://"
 
 
 def find_mentioned_images(text: str, cwd: str) -> dict[str, pb.Image]:
-    """Return the pictures among the files that a text mentions, by the mention; what cannot be read is none."""
+    """Return the images among the files that a text mentions, by mention; unreadable files are skipped."""
     found: dict[str, pb.Image] = {}
     for quoted, plain in _MENTION.findall(text):
         name = quoted or plain
@@ -99,9 +99,9 @@ def find_mentioned_images(text: str, cwd: str) -> dict[str, pb.Image]:
 
 
 def find_pasted_images(text: str, cwd: str) -> dict[str, pb.Image]:
-    """Return the pictures whose paths were pasted, by their names; none unless every word is the path of one.
+    """Return the images whose paths were pasted, by file name; empty unless every word is the path of an image.
 
-    A terminal on which files are dropped pastes their paths, quoted in one way or another.
+    A terminal pastes the paths of files that are dropped on it, quoted in one way or another.
     """
     text = text.strip()
     if not text or "\n" in text or "/" not in text or len(text) > MAX_PASTE_CHARACTERS:
@@ -114,13 +114,13 @@ def find_pasted_images(text: str, cwd: str) -> dict[str, pb.Image]:
 
 
 def make_image(data: bytes) -> pb.Image | None:
-    """Return the picture that some bytes are, None when they are none that models take."""
+    """Return the image in `data`, or None if it is not of a type that models accept."""
     media_type = image_type(data)
     return pb.Image(media_type=media_type, data=data) if media_type else None
 
 
 def read_image_file(path: Path) -> pb.Image | None:
-    """Return the picture in a file, None when there is none, or one that is too large."""
+    """Return the image in a file; None if there is none or it is too large."""
     try:
         if not path.is_file() or path.stat().st_size > MAX_IMAGE_BYTES:
             return None
@@ -141,5 +141,5 @@ def _parse_path(word: str) -> Path:
         return Path(unquote(word.removeprefix(_FILE_SCHEME)))
     try:
         return Path(word).expanduser()
-    except RuntimeError:  # a home directory that is not there
+    except RuntimeError:  # home directory not found
         return Path(word)

@@ -16,11 +16,11 @@ from typing_extensions import override
 from yarrow.client.sanitizer import sanitize
 
 MAX_COMPLETIONS = 50
-"""Completions that are offered."""
+"""Maximum completions offered."""
 
 
 class CompletionItem(Struct, frozen=True):
-    """A word, and what it is."""
+    """A word and its description."""
 
     word: str
     help: str = ""
@@ -30,13 +30,13 @@ CompletionSource = Callable[[], Awaitable[Sequence[CompletionItem]]]
 
 
 class CompletionSources(Struct, frozen=True):
-    """Where choices come from. A source that fails offers none."""
+    """Sources of completions. A source that fails offers none."""
 
     commands: CompletionSource
     files: Callable[[str], Awaitable[Sequence[str]]]
-    """Paths that begin with a text."""
+    """Returns the paths that start with a text."""
     command_arguments: Mapping[str, CompletionSource]
-    """What follows a command, by its name."""
+    """Sources for the arguments of commands, by command name."""
 
 
 COMMAND = re.compile(r"/[\w.:-]*")
@@ -46,20 +46,20 @@ _WORD = re.compile(r"\S+$")
 
 
 class InputCompleter(Completer):
-    """Completes what stands before the cursor."""
+    """Completes the text before the cursor."""
 
     def __init__(self, sources: CompletionSources) -> None:
         self._sources = sources
 
     @override
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> list[Completion]:
-        """Return none: they are asked for, which takes a while."""
+        """Return none: completions take time and are requested asynchronously."""
         return []
 
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion]:
-        """Yield the completions, the likeliest first."""
+        """Yield the completions, the most likely first."""
         text = document.text_before_cursor
         begun, choices = await self._find_items(text, is_requested=complete_event.completion_requested)
         for choice in list(choices)[:MAX_COMPLETIONS]:
@@ -68,7 +68,7 @@ class InputCompleter(Completer):
             )
 
     async def _find_items(self, text: str, *, is_requested: bool) -> tuple[str, Sequence[CompletionItem]]:
-        """Return what is begun and what it can become."""
+        """Return the text to complete and its completions."""
         if found := _MENTION.search(text):
             files = await self._find_files(found[1].removeprefix('"'))
             return found[1], [CompletionItem(f'"{one.word}"') if " " in one.word else one for one in files]
@@ -89,12 +89,12 @@ class InputCompleter(Completer):
 
 
 def completes_while_typing(text: str) -> bool:
-    """Whether completions of a text are shown without being asked for: of commands and of mentioned files."""
+    """Return whether a text is completed while it is typed: commands and mentioned files are."""
     return bool(COMMAND.fullmatch(text) or _MENTION.search(text))
 
 
 MAX_MENU_ROWS = 8
-"""Rows of the menu; of more completions a part is shown around the chosen one."""
+"""Maximum rows of the menu; of more completions, those around the selected one are shown."""
 
 
 class CompletionMenu:

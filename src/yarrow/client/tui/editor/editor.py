@@ -1,4 +1,4 @@
-"""Editor for prompts, with the history of prompts."""
+"""Editor for prompts, with input history."""
 
 from collections.abc import Callable, Iterable
 
@@ -22,14 +22,14 @@ from yarrow.client.tui.editor.text_layout import ChosenProcessor, TabProcessor, 
 from yarrow.client.tui.key_bindings import make_key_handler
 
 MAX_ROWS = 10
-"""Rows that the editor takes of the screen; a longer text scrolls in it."""
+"""Maximum rows of the editor; a longer text scrolls in it."""
 
 
 class Editor:
-    """A text that is being written."""
+    """Editor of one text, with completion, placeholders and input history."""
 
     def __init__(self, sources: CompletionSources, *, sign: str, on_paste: Callable[[str], str] = lambda _: "") -> None:
-        """`drop` returns what is put in for a paste that stands for something else; empty for a text."""
+        """`on_paste` returns what to insert for a paste with a special meaning; empty for ordinary text."""
         self.buffer = Buffer(
             multiline=True,
             completer=InputCompleter(sources),
@@ -40,11 +40,11 @@ class Editor:
         self.attachments = ImageAttachments()
         self._on_paste = on_paste
         self._accepts_single = False
-        """Whether Tab was pressed and the completions are still to come: of a single one there is nothing to choose."""
+        """True after Tab until completions arrive: a single one is accepted, since there is nothing to choose."""
         self.buffer.on_completions_changed += self._on_completions
         self.buffer.on_text_changed += self._reset_accept_single
         self._is_chosen = False
-        """Whether what is written is to make room for what is typed next."""
+        """True if the next input replaces the text."""
         self.buffer.on_text_changed += self._reset_chosen
         self.buffer.on_cursor_position_changed += self._reset_chosen
         marked = ChosenProcessor(lambda: self._is_chosen)
@@ -56,18 +56,18 @@ class Editor:
 
     @property
     def text(self) -> str:
-        """What is written, pastes in short."""
+        """The text, with placeholders for long pastes."""
         return self.buffer.text
 
     @property
     def expanded_text(self) -> str:
-        """What is written, with what its pastes stand for."""
+        """The text, with its placeholders for pastes expanded."""
         return self.pastes.expand(self.text)
 
     def take(self) -> str:
-        """Return what is written, whole, and begin anew; empty when there is nothing, or when a menu was closed.
+        """Return the whole text and clear the editor; empty if there is no text or a menu was closed.
 
-        A command that was chosen in the menu is what is written.
+        A command that was selected in the menu counts as the text.
         """
         if (self.close_menu() and not COMMAND.fullmatch(self.text)) or not self.text.strip():
             return ""
@@ -77,27 +77,27 @@ class Editor:
         return text
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Clear the text."""
         self.buffer.reset()
 
     def set_text(self, text: str, *, chosen: bool = False) -> None:
-        """Put a text in, the cursor at its end; when it is `chosen`, what is written next takes its place."""
+        """Set the text and place the cursor at its end; if `chosen`, the next input replaces it."""
         self.buffer.text = text
         self.buffer.cursor_position = len(text)
         self._is_chosen = chosen and bool(text)
 
     def insert(self, text: str) -> None:
-        """Put a text in where the cursor stands."""
+        """Insert a text at the cursor, or in place of a chosen text."""
         if self._is_chosen:
             self.clear()
         self.buffer.insert_text(text)
 
     def set_history(self, texts: Iterable[str]) -> None:
-        """Take the texts that were sent to a session before."""
+        """Set the texts that were sent to a session before."""
         self.history.replace_all(texts)
 
     def close_menu(self) -> bool:
-        """Close the menu of completions and keep what was chosen in it; return whether one was open and used."""
+        """Close the completion menu and keep the selected completion; return whether one was selected."""
         state = self.buffer.complete_state
         if state is None:
             return False
@@ -106,7 +106,7 @@ class Editor:
         return chosen
 
     def make_bindings(self) -> KeyBindings:
-        """Return the keys of writing."""
+        """Return the key bindings of the editor."""
         made = KeyBindings()
         made.add("c-j")(make_key_handler(lambda: self.insert("\n")))
         made.add("up")(make_key_handler(self._up))
@@ -164,7 +164,7 @@ class Editor:
             self.clear()
             return
         before = self.buffer.document.text_before_cursor
-        # A placeholder is one thing: what is left of it would stand for nothing.
+        # A placeholder is deleted as a whole: a part of it would have no meaning.
         placeholder = self.pastes.placeholder_before(before) or self.attachments.placeholder_before(before)
         self.buffer.delete_before_cursor(len(placeholder) or 1)
 
@@ -173,27 +173,27 @@ class Editor:
 
 
 MAX_TEXTS = 1_000
-"""Texts that are kept; then the oldest is forgotten."""
+"""Maximum texts kept; then the oldest is dropped."""
 
 
 class InputHistory:
-    """The texts of one session, oldest first, and the one that is not sent yet."""
+    """The texts sent to one session, oldest first, and the unsent draft."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
         self._at: int | None = None
-        """Which is shown; None is the one that is being written."""
+        """Index of the text that is shown; None for the draft."""
         self._draft = ""
 
     def replace_all(self, texts: Iterable[str]) -> None:
-        """Take the texts of another session in place of these; what is being written stays."""
+        """Replace the texts with those of another session; the text in the editor stays."""
         self._texts = []
         self._at = None
         for text in texts:
             self.add(text)
 
     def add(self, text: str) -> None:
-        """Take a text that was sent; one that repeats the last is kept once."""
+        """Add a text that was sent; one that repeats the last is kept once."""
         self._at = None
         self._draft = ""
         if text.strip() and self._texts[-1:] != [text]:
@@ -201,7 +201,7 @@ class InputHistory:
             del self._texts[:-MAX_TEXTS]
 
     def go_back(self, present: str) -> str | None:
-        """Return the text before the one that is shown, None when there is none. `present` is what stands there now."""
+        """Return the text before the one that is shown, or None; `present` is the text in the editor."""
         if self._at is None:
             self._draft = present
         at = (len(self._texts) if self._at is None else self._at) - 1
@@ -211,7 +211,7 @@ class InputHistory:
         return self._texts[at]
 
     def go_forward(self) -> str | None:
-        """Return the text after the one that is shown, in the end what is being written; None when that is shown."""
+        """Return the text after the one that is shown, after the last one the draft; None if the draft is shown."""
         if self._at is None:
             return None
         self._at += 1

@@ -1,4 +1,4 @@
-"""Writes a text in the person's own editor, which has the terminal meanwhile."""
+"""External editor: opens a text in the user's own editor, which uses the terminal meanwhile."""
 
 import asyncio
 import os
@@ -14,17 +14,17 @@ from yarrow.platform import system
 from yarrow.platform.search_path import find_program
 
 MAX_END_SECONDS = 1.0
-"""How long an editor that is told to end may take to put the terminal in order; then it is killed."""
+"""Grace period in seconds for a terminated editor to restore the terminal, before it is killed."""
 
 
 class EditorError(Exception):
-    """The editor could not be run, or failed; the message says which, and what to set."""
+    """The editor could not be run, or failed; the message says why and what to set."""
 
 
 async def edit_text(text: str, environment: Mapping[str, str], terminal: int | None = None) -> str:
-    """Return the text as the person left it. Raises `EditorError`; then it is as it was.
+    """Return the text as edited by the user. Raises `EditorError`; the text is unchanged then.
 
-    `terminal` is the descriptor that the editor draws on; None is that of this process.
+    `terminal` is the descriptor that the editor draws on; None for that of this process.
     """
     named = environment.get("VISUAL") or environment.get("EDITOR") or system.DEFAULT_EDITOR
     descriptor, name = mkstemp(prefix="yarrow-", suffix=".md")
@@ -32,11 +32,11 @@ async def edit_text(text: str, environment: Mapping[str, str], terminal: int | N
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
-        # Taken apart without a shell, so that nothing in a name is run.
+        # Split without a shell, so that nothing in a name is executed.
         program, *options = shlex.split(named)
         found = find_program(program, environment)
         if found is None:
-            # Here, since only a mistake needs it.
+            # Imported here because only an error needs it.
             import shutil
 
             is_planted = shutil.which(program, path=environment.get("PATH"))
@@ -59,13 +59,13 @@ async def edit_text(text: str, environment: Mapping[str, str], terminal: int | N
 
 
 async def _terminate(process: Process) -> None:
-    """End an editor, and what it started, with the program: it would go on reading from the terminal of others."""
+    """Terminate an editor and its descendants with the program; otherwise they keep reading from the terminal."""
     pids = [process.pid, *_find_descendants(process.pid)]
     _signal(pids, signal.SIGTERM)
     ended = asyncio.ensure_future(process.wait())
     late = asyncio.get_running_loop().call_later(MAX_END_SECONDS, _signal, pids, system.KILL_SIGNAL)
     while not ended.done():
-        # Whoever cancels once more does not hurry it: it is over within a second.
+        # Another cancellation does not speed this up: it takes at most a second.
         with suppress(asyncio.CancelledError):
             await asyncio.shield(ended)
     late.cancel()
@@ -79,7 +79,7 @@ def _signal(pids: Sequence[int], number: signal.Signals) -> None:
 
 
 def _find_descendants(pid: int) -> list[int]:
-    """Return the processes that one started, and theirs, where the system tells."""
+    """Return the descendants of a process, where the system lists them."""
     try:
         children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:

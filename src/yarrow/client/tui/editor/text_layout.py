@@ -1,4 +1,4 @@
-"""Draws a text that is written: tabs as spaces, and rows counted as a wide character takes them that does not fit."""
+"""Layout of the text in the editor: tabs as spaces, and row counts exact for wide characters."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -13,11 +13,10 @@ _LETTER = re.compile("[\\s\\S][\\u0300-\\u036f\\u1ab0-\\u1aff\\u1dc0-\\u1dff\\u2
 
 
 class WrappedControl(BufferControl):
-    """A text whose lines are wrapped. The library divides widths, and so takes a row too few for wide characters."""
+    """Control with wrapped lines. prompt_toolkit divides widths and so counts a row too few for wide characters."""
 
     @override
     def create_content(self, width: int, height: int, preview_search: bool = False) -> UIContent:
-        """Return what is shown."""
         made = super().create_content(width, height, preview_search)
 
         def get_line(number: int) -> StyleAndTextTuples:
@@ -27,28 +26,28 @@ class WrappedControl(BufferControl):
 
 
 class TabProcessor(TabsProcessor):
-    """Shows a tab as spaces, of which the library itself shows the name."""
+    """Shows a tab as spaces; prompt_toolkit itself shows its name."""
 
     def __init__(self) -> None:
         super().__init__(tabstop=4, char1=" ", char2=" ")
 
-    # prompt_toolkit names the argument.
+    # The name of the argument is prompt_toolkit's.
     def apply_transformation(self, ti: TransformationInput) -> Transformation:
-        """Return a line with spaces in place of its tabs; one without them stays whole, so that marks stay in place."""
+        """Return a line with spaces instead of tabs; one without tabs stays whole, so that marks stay in place."""
         if any("\t" in text for _, text, *_ in ti.fragments):
             return super().apply_transformation(ti)
         return Transformation(ti.fragments)
 
 
 class ChosenProcessor(Processor):
-    """Shows a whole text as chosen."""
+    """Highlights the whole text if it is chosen."""
 
     def __init__(self, is_chosen: Callable[[], bool]) -> None:
         self._is_chosen = is_chosen
 
-    # prompt_toolkit names the argument.
+    # The name of the argument is prompt_toolkit's.
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
-        """Return a line as it is, or with its colours turned round."""
+        """Return a line unchanged, or with inverted colours."""
         fragments = transformation_input.fragments
         if not self._is_chosen():
             return Transformation(fragments)
@@ -56,9 +55,9 @@ class ChosenProcessor(Processor):
 
 
 class _CombiningText(str):
-    """A text that is gone through letter by letter, each with the marks on it, and for each mark an empty text.
+    """A text that iterates over letters with their combining marks, and over an empty text for each mark.
 
-    The library puts a mark that comes by itself onto the letter before it, but not in the last column.
+    prompt_toolkit adds a separate mark to the letter before it, but not in the last column.
     """
 
     __slots__ = ()
@@ -77,7 +76,7 @@ class _RowContent(UIContent):
     def get_height_for_line(
         self, lineno: int, width: int, get_line_prefix: GetLinePrefixCallable | None, slice_stop: int | None = None
     ) -> int:
-        """Return the rows of a line, or of it up to and with the character on which the cursor stands."""
+        """Return the rows of a line, or of its part up to and including the character at the cursor."""
         text = "".join(fragment[1] for fragment in self.get_line(lineno))
         return count_rows(text if slice_stop is None else text[: slice_stop + 1], width)
 

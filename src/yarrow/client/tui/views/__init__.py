@@ -1,1 +1,1 @@
-"""Views that take the whole screen for a while, on the alternate screen, and leave it as it was."""
+"""Full-screen views, on the alternate screen, which leave the screen as it was."""

@@ -1,4 +1,4 @@
-"""The first start: where no model backend was found, a person says which one there is."""
+"""First start: lets the user choose a model backend when none was found."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from textwrap import wrap
@@ -14,7 +14,7 @@ from yarrow.client.tui.views.list_view import pick
 
 TITLES = ("No model backend was found. Which one will you use?", "Which model backend?")
 MAX_PROBLEM_ROWS = 5
-"""Of what went wrong with the last choice; the rest is cut."""
+"""Maximum rows of the problem with the last choice; the rest is truncated."""
 OTHER_SERVER = "Another server"
 STARTER_MODEL = "Starter model"
 TAKE_ANYWAY = "All the same"
@@ -38,40 +38,40 @@ _PROVIDERS = {
 
 
 class BackendChoice(Struct, frozen=True):
-    """What is to be configured."""
+    """Backend to configure."""
 
     provider: str
-    """Its id."""
+    """Id of the provider."""
     settings: Mapping[str, str] = {}
-    """Of a provider that is not built in, as the configuration file holds them."""
+    """Settings of a provider that is not built in, as in the configuration file."""
     model: str = ""
     needs_starter: bool = False
-    """Whether the starter model is to be fetched."""
+    """True if the starter model must be downloaded."""
     is_sure: bool = False
-    """Whether the person takes it though it was tried and did not work."""
+    """True if the user accepts the backend although it was tried and did not work."""
 
 
 class AnswerProblem(Struct, frozen=True):
-    """What speaks against an answer; an empty sentence is nothing."""
+    """Problem with an answer; an empty sentence means that there is none."""
 
     sentence: str = ""
     is_final: bool = False
-    """Whether the answer cannot be taken; else it is taken when it is given once more."""
+    """True if the answer cannot be accepted; otherwise entering it again accepts it."""
 
 
 class BackendQuestion(Struct, frozen=True):
-    """What is asked about a server."""
+    """Question about a server."""
 
     question: str
     check: Callable[[str, Mapping[str, str]], Awaitable[AnswerProblem]]
-    """Given the answer, and those before it by the keys of the configuration file."""
+    """Returns the problem with an answer; also receives the answers so far, by key of the configuration file."""
 
 
 class BackendPicker:
-    """Asks which backend there is, as often as it is needed; what was answered is kept."""
+    """Asks for a backend, as often as needed; earlier answers are kept."""
 
     def __init__(self, terminal: Terminal, *, size: str, questions: Mapping[str, BackendQuestion]) -> None:
-        """Take the size of the starter model, and what is asked about a server by the key that it is kept under."""
+        """`size` is that of the starter model; `questions` about a server are by key of the configuration file."""
         self._terminal = terminal
         self._choices = [CompletionItem(one.word, one.help.format(size=size)) for one in _CHOICES]
         self._questions = questions
@@ -79,7 +79,7 @@ class BackendPicker:
         self._last: BackendChoice | None = None
 
     async def choose(self, problem: str = "") -> BackendChoice | None:
-        """Ask, and say what was wrong with the last choice; None when the person left."""
+        """Ask for a backend and show the problem with the last choice; return None if the user leaves."""
         choices = self._choices
         if problem:
             choices = [

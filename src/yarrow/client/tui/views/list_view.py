@@ -22,56 +22,58 @@ from yarrow.v1 import agent_pb2 as pb
 
 MIN_COLUMNS = 20
 MIN_ROWS = 4
-"""Of a screen on which a list can be drawn, with its keys."""
+"""Smallest screen on which a list and its keys can be drawn."""
 TOO_SMALL = "Too small a window: make it larger, or press Esc."
 
 
 class ListRow(Struct, frozen=True):
-    """A row of a list; `text` may hold anything, since it is made inert where it is drawn."""
+    """A row of a list; `text` may contain anything, since it is sanitized when it is drawn."""
 
     text: str
     style: str = ""
     search: str = ""
-    """What a filter looks at besides the text."""
+    """Text that the filter searches besides `text`."""
 
 
 class ListHint(Struct, frozen=True):
-    """What a key does not do, and why: it stands at the foot until the next key, and the list goes on."""
+    """Why a key has no effect: shown at the foot until the next key, while the list stays open."""
 
     text: str
 
 
 class ListActions(Struct, frozen=True):
-    """What keys do: each is given the index of the chosen row and returns the list's result, None to go on."""
+    """Actions of keys: each receives the index of the selected row and returns the list's result; None continues."""
 
     keys: Mapping[str, Callable[[int], Any]]
-    """By the library's names of keys; a `ListHint` is no result. They act unless a filter is being typed;
-    `enter` acts then too."""
+    """Actions by key name of prompt_toolkit; a `ListHint` is not a result.
+
+    While a filter is typed, only `enter` acts.
+    """
     hints: Sequence[str]
-    """What is said of them, the longest first: the first that fits is drawn. The last fits `MIN_COLUMNS`."""
+    """Descriptions of the keys, longest first: the first that fits is drawn. The last fits `MIN_COLUMNS`."""
 
 
 class ListView:
-    """A list on the screen. `rows` is asked again for each drawing, so that a key may change them."""
+    """A list on the screen. `rows` is called for each drawing, so that a key may change the rows."""
 
     def __init__(
         self, titles: Sequence[str], rows: Callable[[], Sequence[ListRow]], actions: ListActions, *, at: int = 0
     ) -> None:
-        """Of the titles, the longest first, the first that fits is drawn."""
+        """`titles` are ordered from longest to shortest; the first that fits is drawn."""
         self._titles = titles
         self._rows = rows
         self._actions = actions
         self._at = at
-        """The chosen row, by its index among all."""
+        """Index of the selected row among all rows."""
         self._filter = ""
         self._is_filtering = False
         self._first = 0
         self._hint = ""
         self._is_seen = False
-        """Whether the window is large enough to show it: nothing is done to a row that nobody sees."""
+        """True if the window is large enough to show the list: actions never apply to invisible rows."""
 
     async def run(self, terminal: Terminal) -> Any:
-        """Show it until a key gives a result; None when it was left with Esc or Ctrl+C."""
+        """Show the list until a key returns a result; return None if the user leaves with Esc or Ctrl+C."""
         app: Application[Any] = Application(
             Layout(
                 Window(FormattedTextControl(lambda: self._draw(terminal)), always_hide_cursor=True, wrap_lines=True)
@@ -114,7 +116,7 @@ class ListView:
         return choose_fitting(self._titles, columns)
 
     def _visible_rows(self) -> list[int]:
-        """Return the indices of the rows that the filter lets through."""
+        """Return the indices of the rows that match the filter."""
         wanted = self._filter.casefold()
         rows = self._rows()
         return [index for index, row in enumerate(rows) if wanted in f"{row.text} {row.search}".casefold()]
@@ -182,12 +184,12 @@ class ListView:
 
 
 def list_cases(key: str) -> Sequence[str]:
-    """Return the keys that are meant by one: a letter is pressed small or large."""
+    """Return the variants of a key: a letter in lower and in upper case."""
     return (key, key.upper()) if len(key) == 1 and key.isalpha() else (key,)
 
 
 def choose_fitting(texts: Sequence[str], columns: int) -> str:
-    """Return the first of some texts that fits, else the last."""
+    """Return the first text that fits, else the last."""
     return next((text for text in texts if cell_len(text) <= columns), texts[-1])
 
 
@@ -196,7 +198,7 @@ def _exit(event: KeyPressEvent) -> None:
 
 
 def _format_line(text: str, columns: int, dots: str) -> str:
-    """Return text as one line of exactly so many columns; of one that is cut the last ones are dots."""
+    """Return text as one line of exactly `columns` columns; a truncated line ends in dots."""
     line = sanitize(" ".join(text[: 4 * columns].splitlines()))
     if cell_len(line) > columns:
         line = f"{set_cell_size(line, columns - len(dots))}{dots}"
@@ -204,11 +206,11 @@ def _format_line(text: str, columns: int, dots: str) -> str:
 
 
 MAX_ROWS = 100_000
-"""Rows of a text that are shown."""
+"""Maximum rows shown of a text."""
 
 
 async def show_text(terminal: Terminal, title: str, text: str) -> None:
-    """Show a text until it is left; its lines are wrapped at the width that the terminal has now."""
+    """Show a text until the user leaves; its lines are wrapped at the current width of the terminal."""
     columns = max(terminal.output.get_size().columns, 1)
     rows: list[ListRow] = []
     for line in text.split("\n"):
@@ -230,9 +232,10 @@ async def pick(
     present: str = "",
     above: Sequence[str] = (),
 ) -> str | None:
-    """Show the choices, the present one chosen; return the word that is taken, None when none is.
+    """Show the choices with the present one selected; return the chosen word, or None.
 
-    Of the titles, the longest first, the first that fits is drawn. `above` are lines of what went wrong before.
+    `titles` are ordered from longest to shortest; the first that fits is drawn. `above` is the problem with the last
+    choice, as lines.
     """
     rows = [ListRow(line, "ansired") for line in above]
     rows += [
@@ -248,12 +251,12 @@ async def pick(
 
 
 MIN_DATED_COLUMNS = 50
-"""Of a window in which ids and times stand before what the sessions are about."""
+"""Minimum columns of a window that shows ids and times before the titles of sessions."""
 SessionAction = Literal["resume", "branch", "fork", "rebase"]
 
 
 class SessionChoice(Struct, frozen=True):
-    """What is to be done with a session."""
+    """An action on a session."""
 
     action: SessionAction
     session_id: str
@@ -262,7 +265,7 @@ class SessionChoice(Struct, frozen=True):
 async def choose_from_tree(
     terminal: Terminal, nodes: Sequence[pb.SessionTreeNode], present: str
 ) -> SessionChoice | None:
-    """Show the tree, the present session chosen; None when nothing is to be done."""
+    """Show the tree with the present session selected; return None if no action was chosen."""
     format_row = format_session if terminal.output.get_size().columns >= MIN_DATED_COLUMNS else format_title
     rows = [
         ListRow(

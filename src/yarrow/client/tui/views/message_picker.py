@@ -1,4 +1,4 @@
-"""The messages of a session as a check list, of which a session is made."""
+"""Checklist of the messages of a session, from which a session is created."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,18 +12,18 @@ from yarrow.v1 import agent_pb2 as pb
 TITLES = ("Make a session of these messages", "Make a session of")
 NOTHING_CHOSEN = ListHint("Nothing is chosen: Space or A")
 MAX_SHOWN_CHARACTERS = 200
-"""Characters of a message that are shown."""
+"""Maximum characters shown of a message."""
 
 
 class RebaseSelection(Struct, frozen=True):
-    """Which messages, by index, and whether the rest is summed up."""
+    """Indices of the chosen messages, and whether the rest is summarized."""
 
     indices: tuple[int, ...]
     squash: bool
 
 
 async def choose_messages(terminal: Terminal, messages: Sequence[pb.Message]) -> RebaseSelection | None:
-    """Show the messages, all chosen; None when nothing is to be made. A call and its results go together."""
+    """Show the messages, all chosen; return None if the user leaves. A call and its results are chosen together."""
     groups = group_messages(messages)
     texts = [f"{index:>{len(str(len(messages)))}} {_format_message(message)}" for index, message in enumerate(messages)]
     chosen = set(range(len(messages)))
@@ -65,7 +65,7 @@ async def choose_messages(terminal: Terminal, messages: Sequence[pb.Message]) ->
 
 
 def group_messages(messages: Sequence[pb.Message]) -> list[frozenset[int]]:
-    """Return for each message the indices of those that go with it: an answer with calls, and its results."""
+    """Return for each message the indices of its group: an answer with calls, and the results of those."""
     found = [frozenset({index}) for index in range(len(messages))]
     for index, message in enumerate(messages):
         calls = {block.tool_call.id for block in message.content if block.HasField("tool_call")}

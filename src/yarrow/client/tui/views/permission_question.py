@@ -35,36 +35,36 @@ from yarrow.client.tui.views.question_page import QuestionPage, QuestionRows, dr
 from yarrow.v1 import agent_pb2 as pb
 
 QUIET_SECONDS = 1.0
-"""Seconds without a key, and seconds on the screen, before a question may take the focus."""
+"""Seconds without a key, and seconds on the screen, before a question may receive the focus."""
 
 
 class FocusGuard:
-    """Knows when the last key came and since when the question is on the screen."""
+    """Records when the last key was pressed and since when the question is on the screen."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._key_at = now()
         self._pause = 0.0
-        """Seconds between the last key and the one before it."""
+        """Seconds between the last key and the previous one."""
         self._drawn_at: float | None = None
 
     def note_key(self) -> None:
-        """Note a key, before it is handled."""
+        """Record a key, before it is handled."""
         now = self._now()
         self._pause, self._key_at = now - self._key_at, now
 
     def note_shown(self) -> None:
-        """Note that the question is on the screen."""
+        """Record that the question is on the screen."""
         if self._drawn_at is None:
             self._drawn_at = self._now()
 
     def note_hidden(self) -> None:
-        """Note that the question is not on the screen, or another one is."""
+        """Record that the question is not on the screen, or that another one is."""
         self._drawn_at = None
 
     @property
     def allows_focus(self) -> bool:
-        """Whether the key that is being handled may move the focus to the question."""
+        """True if the key being handled may move the focus to the question."""
         seen = 0.0 if self._drawn_at is None else self._key_at - self._drawn_at
         return min(self._pause, seen) >= QUIET_SECONDS
 
@@ -78,11 +78,11 @@ EARLY_HINTS = ("Not yet: stop typing for a second, then press Tab", "Wait 1 s, t
 SELECT_HINTS = ("↑↓ or number to select · Enter confirm · Esc back", "↑↓ · Enter confirm · Esc", "↑↓ Enter Esc")
 WRITE_HINTS = ("Enter send · Esc back", "Enter · Esc")
 CALL_ROWS_DIVISOR = 3
-"""The call takes at most one row in so many of the screen."""
+"""Divisor of the rows of the screen; the quotient is the maximum number of rows of the call."""
 
 
 class QueuedRequest(Struct, frozen=True):
-    """A request that waits for an answer, among others."""
+    """A request that waits for an answer, and its number among all that wait."""
 
     request: pb.PermissionRequest
     number: int = 1
@@ -90,22 +90,22 @@ class QueuedRequest(Struct, frozen=True):
 
 
 class QuestionHost(Struct, frozen=True):
-    """What a question needs of the screen around it."""
+    """Functions of the screen that a question needs."""
 
     answer: Callable[[PermissionReply], None]
     focus_question: Callable[[], None]
-    """Gives the keys to the question."""
+    """Moves the focus to the question."""
     focus_editor: Callable[[], None]
-    """Gives the keys back to the editor."""
+    """Moves the focus back to the editor."""
     has_focus: Callable[[], bool]
     screen_rows: Callable[[], int]
     theme: Callable[[], TerminalTheme]
     cwd: Callable[[], str]
-    """The directory of the session."""
+    """Returns the working directory of the session."""
 
 
 class PermissionQuestion:
-    """The question that is shown; none when nothing waits."""
+    """The question on the screen; empty if no request waits."""
 
     def __init__(self, host: QuestionHost, guard: FocusGuard | None = None) -> None:
         self.guard = guard or FocusGuard()
@@ -117,18 +117,18 @@ class PermissionQuestion:
         self._seen_rows = 0
         self._text = ""
         self._is_early = False
-        """Whether the last key was to move the focus here, too early."""
+        """True if the last key tried to move the focus here too early."""
         self._is_whole = False
-        """Whether the window is large enough to read and to answer it."""
+        """True if the window is large enough to read and answer the question."""
         self.container = Window(_QuestionControl(self), height=self._height, dont_extend_height=True)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something is asked."""
+        """True if a request waits for an answer."""
         return self._queued is not None
 
     def show(self, asked: QueuedRequest | None) -> None:
-        """Show a request, another one, or none. The focus goes back to the editor unless it is the same as before."""
+        """Show a request, or none. The focus returns to the editor unless the request is the same as before."""
         before, self._queued = self._queued, asked
         if before and asked and before.request.request_id == asked.request.request_id:
             return
@@ -139,17 +139,17 @@ class PermissionQuestion:
         self.leave()
 
     def on_return(self) -> None:
-        """Note that something else had the screen: keys may be on their way that were meant for that."""
+        """Return the focus to the editor after something else had the screen: keys meant for that may still arrive."""
         self.guard.note_hidden()
         self.leave()
 
     def on_key(self) -> None:
-        """Note that a key was pressed, before it is handled."""
+        """Record that a key was pressed, before it is handled."""
         self._is_early = False
         self.guard.note_key()
 
     def enter(self) -> None:
-        """Move the focus here, unless keys that are meant for the editor may still be coming."""
+        """Move the focus here, unless keys meant for the editor may still arrive."""
         if self.is_waiting and self._is_whole and self.guard.allows_focus:
             self._reset()
             self._host.focus_question()
@@ -157,12 +157,12 @@ class PermissionQuestion:
             self._is_early = True
 
     def leave(self) -> None:
-        """Give the focus back to the editor."""
+        """Move the focus back to the editor."""
         if self._host.has_focus():
             self._host.focus_editor()
 
     def go_back(self) -> bool:
-        """Go one step back, or to the editor; return False when the focus is there."""
+        """Go back one step, or to the editor; return False if the question does not have the focus."""
         if not self._host.has_focus():
             return False
         if self._step == "choose":
@@ -172,18 +172,18 @@ class PermissionQuestion:
         return True
 
     def scroll(self, pages: int) -> None:
-        """Show another part of a long call."""
+        """Scroll a long call by pages."""
         self._first = max(0, self._first + pages * max(self._seen_rows, 1))
 
     def _reset(self) -> None:
         self._step, self._selected, self._text = "choose", NO_CHOICE, ""
 
     def select(self, to: int) -> None:
-        """Select a choice."""
+        """Select a choice by its index."""
         self._selected = max(0, min(to, len(self._format_choices()) - 1))
 
     def confirm(self) -> None:
-        """Take the choice that is selected; nothing while it cannot be seen."""
+        """Confirm the selected choice; do nothing while it is not visible."""
         if not self._is_whole:
             return
         match self._step, self._selected:
@@ -205,7 +205,7 @@ class PermissionQuestion:
                 self._host.answer(DENIAL)
 
     def handle_text(self, event: KeyPressEvent) -> None:
-        """Take a key that selects nothing: into the message, or back to the editor and there."""
+        """Type a key that selects nothing: into the message, or into the editor after moving the focus there."""
         key = event.key_sequence[-1]
         if self._step == "why":
             self._write(event.data)
@@ -214,7 +214,7 @@ class PermissionQuestion:
             event.key_processor.feed(key, first=True)
 
     def handle_digit(self, event: KeyPressEvent) -> None:
-        """Select the choice of a number; any other digit is typed."""
+        """Select the choice with this number; any other digit is typed."""
         number = int(event.data)
         if self._step == "why" or number > len(self._format_choices()):
             self.handle_text(event)
@@ -222,14 +222,14 @@ class PermissionQuestion:
             self.select(number - 1)
 
     def erase(self) -> None:
-        """Take back the last character of the message."""
+        """Delete the last character of the message."""
         self._text = self._text[:-1]
 
     def _write(self, data: str) -> None:
         self._text = f"{self._text}{' '.join(data.split()) if len(data) > 1 else data}"[:MAX_REPLY_CHARACTERS]
 
     def make_outside_bindings(self, *, is_empty: Callable[[], bool], has_menu: Callable[[], bool]) -> KeyBindings:
-        """Return the keys that lead here from the editor; `is_empty` and `has_menu` are asked of that."""
+        """Return the keys that lead here from the editor; `is_empty` and `has_menu` describe the editor."""
         made = KeyBindings()
         waits = Condition(lambda: self.is_waiting and not self._host.has_focus())
         leads = waits & ~Condition(has_menu)
@@ -240,7 +240,7 @@ class PermissionQuestion:
         return made
 
     def make_bindings(self) -> KeyBindings:
-        """Return the keys of the question while it has the focus."""
+        """Return the key bindings of the question while it has the focus."""
         made = KeyBindings()
         made.add("up")(make_key_handler(lambda: self.select(self._selected - 1)))
         made.add("down")(make_key_handler(lambda: self.select(self._selected + 1)))
@@ -260,7 +260,7 @@ class PermissionQuestion:
         return made
 
     def draw_rows(self, columns: int, rows: int) -> QuestionRows:
-        """Return the rows of the question."""
+        """Return the rows of the question, and record whether it can be read."""
         drawn = draw_page(self._make_page(), (columns, rows), self._host.theme())
         self._first, self._seen_rows, self._is_whole = drawn.first, drawn.seen, drawn.is_whole
         if drawn.is_whole:
@@ -270,14 +270,14 @@ class PermissionQuestion:
         return drawn
 
     def count_rows(self, columns: int) -> int:
-        """Return how many rows the question wants."""
+        """Return the number of rows that the question wants."""
         return measure_page(self._make_page(), columns, self._host.theme()) if self._queued else 0
 
     def _height(self) -> Dimension:
         if self._queued is None:
             return Dimension.exact(0)
         wanted = self.count_rows(get_app().output.get_size().columns)
-        # Where there is no room for it, the status line and the editor stay.
+        # If there is no room for the question, the status line and the editor stay.
         return Dimension(min=0, max=wanted, preferred=wanted)
 
     def _format_choices(self) -> Sequence[str]:
@@ -317,29 +317,25 @@ class PermissionQuestion:
 
 
 class _QuestionControl(UIControl):
-    """Draws a question in the rows that it is given."""
+    """Draws a question in the rows available."""
 
     def __init__(self, question: PermissionQuestion) -> None:
         self._question = question
         self._keys = question.make_bindings()
 
     def is_focusable(self) -> bool:
-        """Whether there is anything to answer."""
         return self._question.is_waiting
 
     def get_key_bindings(self) -> KeyBindings:
-        """Return what keys do here."""
         return self._keys
 
     @override
     def preferred_height(
         self, width: int, max_available_height: int, wrap_lines: bool, get_line_prefix: GetLinePrefixCallable | None
     ) -> int | None:
-        """Return how many rows are wanted."""
         return min(self._question.count_rows(width), max_available_height)
 
     def create_content(self, width: int, height: int) -> UIContent:
-        """Return what is shown."""
         if not self._question.is_waiting:
             return UIContent()
         drawn = self._question.draw_rows(width, height)

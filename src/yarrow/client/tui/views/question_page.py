@@ -1,4 +1,4 @@
-"""Drawing of a permission question: title, call, choices and keys, in as many rows as there are."""
+"""Drawing of a permission question: title, call, choices and keys, in the rows available."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -19,7 +19,7 @@ MIN_CALL_ROWS = 3
 _STYLES = {"": "", "-": "red", "+": "green"}
 _ASCII = str.maketrans({"─": "-", "│": "|", PROMPT_SIGN[0]: ">", "·": "|", "…": ".", "✓": "+"})
 _MAX_LEVELS = 7
-"""Steps in which a question is made smaller."""
+"""Number of levels at which a question is reduced."""
 
 
 class QuestionPage(Struct, frozen=True):
@@ -28,38 +28,38 @@ class QuestionPage(Struct, frozen=True):
     title: str
     call: Sequence[CallLine]
     facts: str
-    """Where and why, on one line."""
+    """Working directory of the call and the reason for the question, on one line."""
     choices: Sequence[str]
     hints: Sequence[str]
-    """What the keys do, the longest text first: the first that fits is drawn."""
+    """Descriptions of the keys, longest first: the first that fits is drawn."""
     is_urgent: bool = False
-    """Whether the feet say how to come here at all."""
+    """True if the hints say how to reach the question at all."""
     selected: int | None = None
-    """None while the keys go to the editor."""
+    """Index of the selected choice; None while the editor has the focus."""
     first: int = 0
-    """The first row of the call that is shown."""
+    """First row shown of the call."""
     typed: str | None = None
-    """The message that is being written in place of a choice."""
+    """Message being written, which replaces the choices; None if there is none."""
     agent_reason: str = ""
-    """The agent's own words for why, marked as such."""
+    """The agent's own reason, marked as such."""
     count: str = ""
-    """Which of several questions it is."""
+    """Position among several questions, such as `1 of 2`."""
     call_rows: int = 10
-    """Rows that the call takes at most; the rest of it scrolls."""
+    """Maximum rows of the call; the rest of it scrolls."""
 
 
 class QuestionRows(NamedTuple):
-    """The rows of a question."""
+    """The drawn rows of a question."""
 
     rows: list[str]
     cursor: int
-    """The row of the choice that is selected."""
+    """Row of the selected choice."""
     first: int
-    """The first row of the call that is shown."""
+    """First row shown of the call."""
     seen: int
-    """How many rows of the call are shown."""
+    """Number of rows shown of the call."""
     is_whole: bool = True
-    """Whether the question can be answered: title, call and choice are shown."""
+    """True if the question can be answered: its title, its call and a choice are shown."""
 
 
 class _PageParts(NamedTuple):
@@ -79,13 +79,13 @@ class _PageParts(NamedTuple):
 
 
 def measure_page(page: QuestionPage, columns: int, theme: TerminalTheme) -> int:
-    """Return how many rows a question takes when it has all that it wants."""
+    """Return the number of rows that a question takes without any reduction."""
     layout = _PageLayout(page, columns, theme)
     return layout.make_parts(0).height + min(len(layout.draw_call()), max(MIN_CALL_ROWS, page.call_rows))
 
 
 def draw_page(page: QuestionPage, size: tuple[int, int], theme: TerminalTheme) -> QuestionRows:
-    """Return a question in so many columns and rows; what matters least is left out first."""
+    """Return a question in `size` (columns and rows); the least important parts are left out first."""
     columns, rows = size
     if columns < MIN_COLUMNS or rows < MIN_ROWS:
         return QuestionRows([TOO_SMALL[:columns]] if rows else [], 0, 0, 0, is_whole=False)
@@ -150,11 +150,11 @@ class _PageLayout:
         return drawn
 
     def draw_more(self, below: int) -> str:
-        """Return the row that stands for those which follow."""
+        """Return the row that counts the hidden rows below."""
         return self._draw_behind_bar(self._truncate(f"… {below:,} more rows · PgDn", self._columns - 4), "dim")
 
     def _draw_choices(self) -> tuple[list[str], int]:
-        """Return the choices, or the message that is being written, and which row of it has the cursor."""
+        """Return the choices, or the message being written, and the index of the row with the cursor."""
         page = self._page
         if page.typed is not None:
             rows = _fold_text(f"Tell the agent why: {page.typed}_", self._columns - 2)[-3:]
@@ -165,7 +165,7 @@ class _PageLayout:
             sign = PROMPT_SIGN if is_selected else "  "
             style = "bold cyan" if is_selected else "dim" if page.selected is None else ""
             drawn.append(self._row(sign + self._truncate(f"{index + 1}. {choice}", self._columns - 4), style))
-        # While the keys go to the editor the no stands for all where there is one row.
+        # Without the focus, No represents all choices if there is room for one row only.
         return drawn, page.selected if page.selected is not None else max(0, len(drawn) - 2)
 
     def _draw_rule(self) -> str:
@@ -188,7 +188,7 @@ class _PageLayout:
 
 
 def fold_keeping_blanks(text: str, width: int) -> list[str]:
-    """Return a text in rows with every blank of it, folded behind blanks where a row keeps half of its width."""
+    """Return a text in rows that keep every blank, broken after blanks unless that leaves half a row or less."""
     rows: list[str] = []
     row, cells = "", 0
     for letter in text:
@@ -204,7 +204,7 @@ def fold_keeping_blanks(text: str, width: int) -> list[str]:
 
 
 def _fold_text(text: str, width: int) -> list[str]:
-    """Return a text in rows, folded at blanks where there are any."""
+    """Return a text in rows, broken at blanks where there are any."""
     rows = [""]
     for word in text.split(" "):
         joined = f"{rows[-1]} {word}" if rows[-1] else word
