@@ -1,1 +1,1 @@
-"""Caches of package managers: which of them commands use, and how."""
+"""Caches of package managers: which ones commands use, and how."""

@@ -1,4 +1,4 @@
-"""Caches of cargo, Maven, Gradle and Go in a sandbox."""
+"""Cache plans for cargo, Maven, Gradle and Go."""
 
 import os
 import re
@@ -17,20 +17,20 @@ from yarrow.policy.sandbox.caches.plan import (
 )
 
 KINDS = {
-    # Packages, their sources, and the index: entries by crate where it is sparse, else a repository.
+    # Packages, their sources, and the index: entries per crate if it is sparse, otherwise a repository.
     "registry": (r"(?:cache|src)(?:/[^/]+)?|index(?:/[^/]+(?:/[.]cache(?:/.+)?)?)?", r"index/[^/]+/[.]git"),
     "git": (r"db|checkouts(?:/[^/]+)?", r"db/[^/]+"),
 }
-"""Directories below cargo's home: which directories in them grow, and which are repositories."""
+"""Directories below cargo's home, with the patterns of subdirectories that grow and of repositories."""
 COPIED = r"index/[^/]+/[^/]+"
-"""Files beside an index, such as the time of its last update."""
+"""Pattern of files next to an index, such as the time of its last update."""
 CARGO_FILES = ("config.toml", "config")
 
 
 def cargo_plan(context: CacheContext) -> CachePlan:
-    """Return how cargo finds packages.
+    """Return the cache plan of cargo.
 
-    The caches stay where they are: cargo builds a package anew when its sources are somewhere else.
+    The caches keep their paths, because cargo rebuilds a package if its sources are at another path.
     """
     home = context.path_variable("CARGO_HOME") or f"{context.home}/.cargo"
     if context.in_workspace(home):
@@ -54,7 +54,7 @@ def cargo_plan(context: CacheContext) -> CachePlan:
 
 
 def _moved_settings(home: str, place: str, context: CacheContext) -> list[tuple[str, str]]:
-    """Return the settings of a cargo that has its home elsewhere, where the user's home has none."""
+    """Return the settings of a cargo whose home is elsewhere, if the user's home has none."""
     names = [name for name in CARGO_FILES if os.path.isfile(f"{home}/{name}")]  # noqa: PTH113 (texts throughout)
     if any(os.path.lexists(f"{context.home}/.cargo/{name}") for name in CARGO_FILES):
         return []
@@ -63,18 +63,18 @@ def _moved_settings(home: str, place: str, context: CacheContext) -> list[tuple[
 
 MODULES = "caches/modules-2"
 WRAPPER_DISTRIBUTIONS = "wrapper/dists"
-"""Directory of the versions that the wrappers installed; they write a lock beside each."""
+"""Directory of the versions installed by wrappers, which write a lock next to each."""
 OF_WRAPPER = r"[^/]+(?:/[^/]+)?"
-"""Directories there that wrappers write to."""
+"""Pattern of directories in it that wrappers write to."""
 
 
 def gradle_plan(context: CacheContext) -> CachePlan:
-    """Return how Gradle finds modules; versions before 6.2 read no second cache."""
+    """Return the cache plan of Gradle; versions before 6.2 read no second cache."""
     home = context.path_variable("GRADLE_USER_HOME") or f"{context.home}/.gradle"
     if context.in_workspace(home):
         return CachePlan()
     place = context.home_path(home) or f"{context.sandbox_home}/.gradle"
-    # Java takes the home from the list of users, whatever HOME is.
+    # Java takes the home from the user database, regardless of HOME.
     is_found = place == (context.path_variable("GRADLE_USER_HOME") or f"{context.account}/.gradle")
     plan = CachePlan(environment={} if is_found else {"GRADLE_USER_HOME": place})
     if source := context.user_directory(f"{home}/{MODULES}"):
@@ -92,7 +92,7 @@ def gradle_plan(context: CacheContext) -> CachePlan:
 
 
 def maven_plan(context: CacheContext) -> CachePlan:
-    """Return how Maven finds artifacts; versions before 3.9 ignore MAVEN_ARGS and read no second cache."""
+    """Return the cache plan of Maven; versions before 3.9 ignore MAVEN_ARGS and read no second cache."""
     home = f"{context.home}/.m2"
     plan = CachePlan()
     if context.account != context.sandbox_home:
@@ -108,7 +108,7 @@ def maven_plan(context: CacheContext) -> CachePlan:
 
 
 def _option_plan(name: str, word: str, context: CacheContext) -> CachePlan:
-    """Return a plan that adds a word to the options in a variable; what the user says of the same comes last."""
+    """Return a plan that adds a word to the options in a variable, before the user's own, which take precedence."""
     return CachePlan(environment={name: f"{word} {context.environment.get(name, '')}".rstrip()})
 
 
@@ -124,24 +124,24 @@ def _wrapper_plan(name: str, context: CacheContext, *, installed: str, target: s
 
 
 PROXIES = "https://proxy.golang.org,direct"
-"""Value of GOPROXY where nothing sets it."""
+"""Default value of GOPROXY."""
 SESSION_MODULES = f"{SANDBOX_DIRECTORY}/go-mod"
 """Path of the session's module cache."""
 DOWNLOADED = "cache/download"
 NOT_LINKED = r"(?:.*/)?(?:list|[^/]*[.]lock)"
-"""Files there that Go writes to: versions that are known, and locks."""
+"""Pattern of download cache files that Go writes to: version lists and locks."""
 TOOLCHAIN = "golang.org/toolchain"
 GO_VARIABLES = ("GOPRIVATE", "GONOPROXY", "GONOSUMDB", "GOSUMDB", "GOINSECURE", "GOVCS", "GOTOOLCHAIN", "GOFLAGS")
-"""Settings that `go env -w` keeps in a file of the home, which commands do not see."""
+"""Settings stored by `go env -w` in a file of the home that is invisible to commands."""
 FILE_BYTES = 65_536
 """Maximum bytes read of such a file."""
 PATHS = ("GOPATH", "GOMODCACHE")
 WITH_KEY = r"//[^/,|]*@"
-"""A URL that holds a name and a password."""
+"""Pattern of a URL with credentials."""
 
 
 def go_plan(context: CacheContext) -> CachePlan:
-    """Return how Go finds modules."""
+    """Return the cache plan of Go."""
     settings = _read(_settings_file(context))
     told = {
         name: value
@@ -152,7 +152,7 @@ def go_plan(context: CacheContext) -> CachePlan:
     cache = _first_path(told.get("GOMODCACHE", "")) or f"{path}/pkg/mod"
     if context.in_workspace(cache):
         return EMPTY_PLAN
-    # Where GOPATH is an installation of Go, Go itself makes no use of it.
+    # If GOPATH is a Go installation, Go itself ignores it.
     plan = EMPTY_PLAN if os.path.lexists(f"{path}/VERSION") else _gopath_plan(path, context)
     source = context.user_directory(cache)
     if not source and context.can_write(cache) and not os.path.lexists(path):
@@ -177,7 +177,7 @@ def go_plan(context: CacheContext) -> CachePlan:
 
 
 def _gopath_plan(path: str, context: CacheContext) -> CachePlan:
-    """Return the plan of what Go writes beside the modules: what it knows of the database of their checksums."""
+    """Return the plan for what Go writes next to the modules: its records of the checksum database."""
     if context.in_workspace(path):
         return EMPTY_PLAN
     place = context.home_path(path)
@@ -188,13 +188,13 @@ def _gopath_plan(path: str, context: CacheContext) -> CachePlan:
 
 
 def _proxies(context: CacheContext, settings: Mapping[str, str]) -> str:
-    """Return the proxies of the user, without those that need a password."""
+    """Return the user's proxies, without those that need a password."""
     told = context.environment.get("GOPROXY") or settings.get("GOPROXY") or _default_proxies(context)
     return re.sub(rf"(?:^|[,|])[^,|]*{WITH_KEY}[^,|]*", "", told).strip(",|")
 
 
 def _latest_proxies(own: str, proxies: str) -> str:
-    """Return the value by which versions come from the proxies of the user, and what those lack from their cache."""
+    """Return the GOPROXY value that asks the user's proxies first and falls back to the user's cache."""
     last = re.split(r"[,|]", proxies)[-1]
     if proxies == "direct":
         return proxies
@@ -204,7 +204,7 @@ def _latest_proxies(own: str, proxies: str) -> str:
 
 
 def _default_proxies(context: CacheContext) -> str:
-    """Return the value that the installation of Go sets, as some distributions do."""
+    """Return the default set by the Go installation, as in some distributions."""
     root = context.path_variable("GOROOT")
     if not root and (program := shutil.which("go", path=context.environment.get("PATH", ""))):
         root = os.path.dirname(os.path.dirname(os.path.realpath(program)))  # noqa: PTH120
@@ -212,13 +212,13 @@ def _default_proxies(context: CacheContext) -> str:
 
 
 def _hidden_settings(context: CacheContext, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of the file that commands do not see."""
+    """Return the settings from the file that is invisible to commands, except those with credentials."""
     names = (name for name in GO_VARIABLES if not context.environment.get(name))
     return {name: value for name in names if (value := settings.get(name)) and not re.search(WITH_KEY, value)}
 
 
 def _toolchain_links(source: str, seen: str) -> Iterator[CacheLinks]:
-    """Yield links to toolchains, which are modules: unpacking one takes seconds."""
+    """Yield links to toolchains, which are modules, because unpacking one takes seconds."""
     for name in _glob(source, f"{TOOLCHAIN}@*"):
         yield CacheLinks(f"{source}/{name}", f"{seen}/{name}", name)
     yield from _download_links(source, seen, TOOLCHAIN)
@@ -250,7 +250,7 @@ def _settings_file(context: CacheContext) -> str:
 
 
 def _read(path: str) -> dict[str, str]:
-    """Return the settings in a file of lines `NAME=value`; none where it cannot be read."""
+    """Return the settings in a file of `NAME=value` lines; empty if it cannot be read."""
     try:
         with open(path, "rb") as opened:
             text = opened.read(FILE_BYTES).decode("utf-8", "replace")
