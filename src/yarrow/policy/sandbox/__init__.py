@@ -1,1 +1,1 @@
-"""Runs shell commands where they can change the workspace and little else."""
+"""Sandboxes for shell commands, in which they can change the workspace and little else."""

@@ -1,4 +1,4 @@
-"""Baseline of a workspace: what git would execute before a command, compared after it."""
+"""Baseline of a workspace: what git would execute before a command, compared with the state after it."""
 
 import hashlib
 import os
@@ -31,9 +31,9 @@ from yarrow.policy.sandbox.unscanned_regions import UnscannedRegion, skipped_reg
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 MAX_SAVED_FILE_BYTES = 65_536
-"""Bytes of a file that is saved, to put it back if a command changes it."""
+"""Maximum bytes of a file whose content is saved, to restore it if a command changes it."""
 MAX_SAVED_BYTES = 1_048_576
-"""Bytes that are saved of one workspace; later files are not saved."""
+"""Maximum bytes saved per workspace; further files are not saved."""
 EXECUTED_REASON = "git would execute or obey it"
 UNLISTED_REASON = "it cannot be listed, and git may execute what is in it"
 COMPLETES_REASON = "it makes a git directory whose settings git would obey"
@@ -44,31 +44,31 @@ ERROR_REASON = "it makes a git directory that could not be judged"
 
 
 class SavedFile(Struct, frozen=True):
-    """A file as it was before a command."""
+    """Content and mode of a file before a command."""
 
     content: bytes
     mode: int
 
 
 class Baseline(Struct, frozen=True):
-    """What one workspace held before a command."""
+    """State of a workspace before a command."""
 
     roots: tuple[Path, ...]
     """Directories that commands can write to."""
     protected: frozenset[Path]
-    """Files and directories that are mounted read-only, so that the command cannot change them."""
+    """Files and directories mounted read-only, so that the command cannot change them."""
     seals: frozenset[PathDigest]
-    """Identity of each: the mount ends when a program outside of the sandbox puts another file in its place."""
+    """Identity of each protected path: a mount ends if a program outside the sandbox replaces the file."""
     missing: frozenset[Path]
     """Paths that must stay absent."""
     names: dict[Path, tuple[str, ...]]
-    """Names of git, by directory."""
+    """Git names, by directory."""
     beyond: frozenset[Path]
-    """Directories that were not looked into."""
+    """Directories that were not scanned."""
     trusted: frozenset[PathDigest]
-    """What git would execute of complete git directories."""
+    """Paths that git would execute in complete git directories."""
     known: frozenset[PathDigest]
-    """What git would execute of others once they are complete."""
+    """Paths that git would execute in other directories once they are complete."""
     pointers: frozenset[PathDigest]
     """The `commondir` of each git directory."""
     saved: dict[Path, SavedFile]
@@ -76,28 +76,28 @@ class Baseline(Struct, frozen=True):
     closed: frozenset[PathDigest] = frozenset()
     """Directories that could not be listed."""
     unjudged: tuple[UnscannedRegion, ...] = ()
-    """Where earlier commands may have planted something that no look saw, so that nothing is trusted."""
+    """Regions in which earlier commands may have planted something that no scan saw, so nothing there is trusted."""
 
 
 class Finding(Struct, frozen=True):
-    """A path that is to be quarantined."""
+    """A path to quarantine."""
 
     path: Path
     reason: str
     saved: SavedFile | None = None
-    """What to put in its place."""
+    """File to restore in its place."""
 
 
 _running: list[Baseline] = []
-"""Baselines of the commands that run in this process."""
+"""Baselines of the commands running in this process."""
 
 
 @contextmanager
 def register_running(baseline: Baseline, elsewhere: Iterable[Baseline]) -> Generator[Baseline]:
-    """Note that a command runs, and yield its baseline without what others made that run beside it.
+    """Register a running command, and yield its baseline without anything that concurrent commands made.
 
-    `elsewhere` are the baselines of other services. What others made is quarantined when they end, and must not be
-    planted again by this one.
+    `elsewhere` are the baselines of other services. Files made by other commands are quarantined
+    when they end, and this one must not plant them again.
     """
     for other in (*_running, *elsewhere):
         baseline = _restrict(baseline, other)
@@ -118,7 +118,7 @@ def take_baseline(  # noqa: PLR0913 (a look is handed on)
     lister: ListDirectory | None = None,
     unjudged: tuple[UnscannedRegion, ...] = (),
 ) -> Baseline:
-    """Look at the workspace of a command that is about to run, beside others; `lister` in place of one of its own."""
+    """Scan the workspace of a command that is about to run next to `others`; `lister` replaces the default one."""
     found = scan_git_directories(roots, secrets, lister=lister)
     sound = (path for path in protected if not _is_in(unjudged, path.parent))
     kept = frozenset(path for path in sound if all(_is_sound(path, other) for other in (*_running, *others)))
@@ -151,12 +151,12 @@ def take_baseline(  # noqa: PLR0913 (a look is handed on)
 
 
 def rescan(before: Baseline, secrets: SecretFiles = ENV_FILES) -> GitScan:
-    """Look at the workspace of a command that is over, as far as the baseline went."""
+    """Scan the workspace of a finished command, as far as the baseline covers it."""
     return scan_git_directories(before.roots, secrets, but=before.beyond, closed=before.closed)
 
 
 def find_planted(before: Baseline, found: GitScan) -> list[Finding]:
-    """Return what to quarantine after a command, or after a service was killed, of what was found."""
+    """Return what to quarantine after a command, or after a service was killed, given the scan result."""
     before = replace(before, protected=_still_protected(before))
     verdicts: dict[Path, Finding] = {}
     for directory, names in found.git_names.items():
@@ -174,7 +174,7 @@ def find_planted(before: Baseline, found: GitScan) -> list[Finding]:
 
 
 def find_new_repositories(before: Baseline, found: GitScan) -> Iterator[Path]:
-    """Yield the git directories and files `.git` that a workspace has and did not have before a command."""
+    """Yield the git directories and `.git` files that did not exist before a command."""
     for directory, names in found.git_names.items():
         if _is_in(before.unjudged, directory):  # it may be older
             continue
@@ -188,10 +188,10 @@ def find_new_repositories(before: Baseline, found: GitScan) -> Iterator[Path]:
 def _findings_or_error(
     directory: Path, names: Sequence[str], before: Baseline, *, pointers: Sequence[Path]
 ) -> list[Finding]:
-    """Return the verdicts of one directory; where that fails, what made a git directory of it."""
+    """Return the findings in one directory; if that fails, the names that made it a git directory."""
     try:
         return list(_findings_in(directory, names, before, pointers=pointers))
-    except Exception:  # noqa: BLE001 (one directory must not keep the others from being judged)
+    except Exception:  # noqa: BLE001 (one directory must not prevent checks of the others)
         return [Finding(directory / name, ERROR_REASON) for name in _new_git_names(directory, names, before)]
 
 
@@ -200,12 +200,12 @@ def _findings_in(
 ) -> Iterator[Finding]:
     had = before.names.get(directory, ())
     allowed = before.trusted if is_complete(names) else before.trusted | before.known
-    # A part that a mount kept as it is can still become executed, by what completes the directory around it.
+    # A part that a mount kept unchanged can still become executed if something completes the directory around it.
     found = executed_parts(directory, before.roots, before.protected if is_complete(had) else frozenset())
     planted = [part for part in found if part not in allowed and not _is_harmless_change(part.path, before)]
-    if not planted:  # as nearly always
+    if not planted:  # the usual case
         return
-    # What a planted configuration includes is not read any more without it, and may be a file of the user's.
+    # Files included by a planted configuration are no longer read once it is gone, and may be the user's.
     spared = included_only_by(directory, [part.path for part in planted])
     planted = [part for part in planted if part.path not in spared]
     if not planted:
@@ -216,14 +216,14 @@ def _findings_in(
     for part in planted:
         completing = is_complete(names) and _existed(part.path, before)
         if not may_be_git_directory(directory, names) and part.path not in seen and _existed(part.path, before):
-            # A directory of another kind, until something was made to lead there.
+            # It was not a git directory until something was created that points to it.
             yield from (Finding(path, COMPLETES_REASON) for path in pointers if path not in before.protected)
         elif completing and made and not is_complete(had):
             yield from (Finding(directory / name, COMPLETES_REASON) for name in made)
         elif completing and turned and not part.path.is_relative_to(directory):
             yield from (Finding(one.path, COMPLETES_REASON, before.saved.get(one.path)) for one in turned)
         elif not is_complete(names) and part.path.is_symlink() and _existed(part.path, before):
-            # The user's link; git obeys it once the directory is complete, and what completes it is judged.
+            # The user's symlink: git obeys it once the directory is complete, and what completes it is judged instead.
             continue
         else:
             reason = UNSCANNED_REASON if _is_in(before.unjudged, directory) else EXECUTED_REASON
@@ -245,7 +245,7 @@ def _is_in(regions: Sequence[UnscannedRegion], directory: Path) -> bool:
 
 
 def _new_git_names(directory: Path, names: Sequence[str], before: Baseline) -> list[str]:
-    """Return the names that make a git directory and that were not there before."""
+    """Return the names that make a git directory and did not exist before."""
     had = before.names.get(directory, ())
     return [name for name in names if name.casefold() in GIT_DIRECTORY_NAMES and name not in had]
 
@@ -256,7 +256,7 @@ def _still_protected(before: Baseline) -> frozenset[Path]:
 
 
 def _is_harmless_change(path: Path, before: Baseline) -> bool:
-    """Whether a configuration differs from the one before only in settings that a command may change."""
+    """Return whether a configuration differs from the earlier one only in settings that a command may change."""
     saved = before.saved.get(path)
     if saved is None or path.name not in CONFIG_FILES:
         return False
@@ -269,7 +269,7 @@ def _is_harmless_change(path: Path, before: Baseline) -> bool:
 
 
 def _existed(path: Path, before: Baseline) -> bool:
-    """Whether a file was there before, or the directory of hooks that holds it."""
+    """Return whether a file, or the hook directory that contains it, existed before."""
     within = path.parent if path.parent.name == "hooks" else path
     return within.name in before.names.get(within.parent, ())
 
@@ -284,7 +284,7 @@ def _bytes_left(saved: Mapping[Path, SavedFile]) -> int:
 
 
 def _save_contents(directory: Path, all_parts: Sequence[PathDigest], *, left: int) -> dict[Path, SavedFile]:
-    """Return what git would execute or obey of a git directory, at most `left` bytes."""
+    """Return the contents of what git would execute or obey in a git directory, at most `left` bytes in total."""
     saved: dict[Path, SavedFile] = {}
     paths = {directory / name for name in (*CONFIG_FILES, "commondir")} | {part.path for part in all_parts}
     for path in sorted(paths):
@@ -297,7 +297,7 @@ def _save_contents(directory: Path, all_parts: Sequence[PathDigest], *, left: in
 
 
 def _restrict(baseline: Baseline, other: Baseline) -> Baseline:
-    """Return a baseline without what another, where it looked too, does not have."""
+    """Return a baseline without what another one lacks in the area that it covers."""
 
     def shared(mine: frozenset[PathDigest], its: frozenset[PathDigest]) -> frozenset[PathDigest]:
         return frozenset(
@@ -326,7 +326,7 @@ def _restrict(baseline: Baseline, other: Baseline) -> Baseline:
 
 
 def _lies_in(path: Path, other: Baseline) -> bool:
-    """Whether another command can write to a path; where its baseline did not look, it may have made all there is."""
+    """Return whether another command can write to a path; it may have made anything that its baseline did not see."""
     return any(path.is_relative_to(root) for root in other.roots)
 
 
@@ -335,7 +335,7 @@ def _is_protected(path: Path, other: Baseline) -> bool:
 
 
 def _is_sound(path: Path, other: Baseline) -> bool:
-    """Whether another command, which runs already, cannot have made or changed a file that is mounted read-only."""
+    """Return whether a read-only mounted file cannot have been made or changed by another running command."""
     if not _lies_in(path, other) or _is_protected(path, other):
         return True
     if not _existed(path, other):
@@ -345,9 +345,9 @@ def _is_sound(path: Path, other: Baseline) -> bool:
 
 
 def escaping_pointers(directory: Path, names: Sequence[str], roots: Sequence[Path]) -> Iterator[PathDigest]:
-    """Yield each file or symlink `.git` of a directory by which git leaves `roots`, or that cannot be followed.
+    """Yield each `.git` file or symlink in a directory that leads git out of `roots` or cannot be followed.
 
-    Commands can write to directories outside of their roots too, such as their own `/tmp`, which nobody judges.
+    Commands can also write to directories outside their roots, such as their own `/tmp`, which are not judged.
     """
     for name in names:
         if name.casefold() != ".git":
@@ -358,7 +358,7 @@ def escaping_pointers(directory: Path, names: Sequence[str], roots: Sequence[Pat
 
 
 def _pointer_digest(path: Path) -> str:
-    """Return a hash of where a file or symlink `.git` leads; what lies there is out of reach, and may change."""
+    """Return a hash of where a `.git` file or symlink leads; the contents there are out of reach and may change."""
     target = os.path.realpath(path)
     pieces = (b"link" if path.is_symlink() else b"", os.fsencode(target), read_content(Path(target), CONFIG_BYTES))
     return hashlib.sha256(b"\0".join(pieces)).hexdigest()
@@ -378,6 +378,6 @@ def _leads_out(git: Path, roots: Sequence[Path]) -> bool:
             places.append(Path(os.path.realpath(read_gitfile(git))))
     except (OSError, RuntimeError):
         return os.path.lexists(git)
-    except ValueError:  # git refuses it, unless it is merely long
+    except ValueError:  # git rejects it, unless it is only too long for us
         return git.stat().st_size > MAX_PATH_BYTES
     return not all(is_within(place, roots) for place in places)

@@ -1,4 +1,4 @@
-"""Command line of bubblewrap for a sandbox, and the plan of its mounts."""
+"""Command line of bubblewrap for a sandbox, and its mount plan."""
 
 import errno
 import os
@@ -43,32 +43,32 @@ from yarrow.policy.sandbox.symlink_chain import follow_symlinks
 from yarrow.policy.sandbox.visible_programs import VisiblePrograms, find_visible_programs
 
 MAX_WORDS = 8_900
-"""Bubblewrap takes 9,000, the command among them."""
+"""Maximum words of the command line; bubblewrap accepts 9,000 including the command."""
 
 
 class WorkspaceMounts(Struct, frozen=True):
-    """What was found of the workspace of a sandbox, and how it is bound."""
+    """Scan results of a sandbox's workspace, and how the workspace is mounted."""
 
     scans: Sequence[ScanResult]
     masks: Mapping[Path, Path]
-    """What stands in the place of each file of secrets."""
+    """Cover of each secret file."""
     open_path: Callable[[Path], int | None] | None
-    """Returns a descriptor of what is at a path, None when nothing is; None where the launcher takes paths alone."""
+    """Returns a descriptor of a path, or None if nothing exists there; None if the launcher accepts only paths."""
     config_copies: GitConfigCopies | None = None
-    """Configurations of git that the command can change in copies."""
+    """Git configurations that the command can change in copies."""
     caches: CacheMounts = NO_CACHES
-    """Caches of package managers."""
+    """Package manager caches."""
 
 
 def build_arguments(
     spec: SandboxSpec, mounts: WorkspaceMounts, environment: Mapping[str, str], *, cwd: Path
 ) -> list[str]:
-    """Return the words that follow `bwrap`, up to the command.
+    """Return the arguments of `bwrap` up to the command.
 
-    `cwd` is where it begins; that opens nothing, for it is the model that names it.
-    Raises OSError when there is more to keep than the launcher takes.
+    `cwd` is the directory in which the command starts; since the model names it, it makes nothing accessible. Raises
+    OSError if there are more mounts than the launcher accepts.
     """
-    # No namespace of control groups: the paths in /proc would not fit the mounts below /sys, on which Java fails.
+    # No cgroup namespace: the paths in /proc would not match the mounts below /sys, which makes Java fail.
     words = [*("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts")]
     if spec.level == "strict" or not spec.network:
         words.append("--unshare-net")
@@ -86,7 +86,7 @@ def build_arguments(
 
 
 def wrap_launcher(mounts: WorkspaceMounts, program: Sequence[str]) -> list[str]:
-    """Return the command line that runs bubblewrap where symlinks lead to the copies of git's configurations.
+    """Return the command line that runs bubblewrap with symlinks to the copies of git configurations.
 
     `program` is the command line of bubblewrap.
     """
@@ -97,7 +97,7 @@ def wrap_launcher(mounts: WorkspaceMounts, program: Sequence[str]) -> list[str]:
 
 
 def mount_plan(spec: SandboxSpec, mounts: WorkspaceMounts, environment: Mapping[str, str]) -> list[Mount]:
-    """Return the mounts over a read-only view of the machine, in the order in which they are made."""
+    """Return the mounts over a read-only view of the machine, in mount order."""
     home = sandbox_home(spec.home)
     root_masks, root_masks_in_readable = _root_file_masks(spec)
     sight = _visible_programs(spec, environment)
@@ -126,14 +126,14 @@ def mount_plan(spec: SandboxSpec, mounts: WorkspaceMounts, environment: Mapping[
         ),
         *_guard_mounts(spec, mounts),
         *_secret_file_masks(spec, mounts, environment),
-        # Last, so that they stay hidden where one of them lies inside of what is shown.
+        # Last, so that they stay hidden even inside something that is shown.
         *_secret_masks(spec, home, sight),
         *_socket_masks(spec, sight, environment),
     ]
 
 
 def _reachable_mounts(plan: Sequence[Mount], spec: SandboxSpec, owner: CommandUser) -> list[Mount]:
-    """Return the mounts that the owner of the workspace can reach, as the launcher runs with no other rights."""
+    """Return the mounts that the workspace owner can reach, because the launcher runs as the owner."""
     own = (f"{spec.session_dir}/", "/dev/")
     sources = [mount.source if isinstance(mount, BindMount) else mount.target for mount in plan]
     return [
@@ -144,12 +144,12 @@ def _reachable_mounts(plan: Sequence[Mount], spec: SandboxSpec, owner: CommandUs
 
 
 def _kernel_masks() -> list[Mount]:
-    """Return what keeps root from setting the kernel; other users cannot write there anyway."""
+    """Return mounts that keep root from configuring the kernel; other users cannot write there anyway."""
     return [bind_self(path, optional=True) for path in KERNEL_SETTINGS] if system.is_root() else []
 
 
 def _hidden_masks() -> list[Mount]:
-    # A directory that we cannot read ourselves needs no mask, and each mount costs time.
+    # A directory that we cannot read needs no mask, and each mount takes time.
     private = (name for name in HIDDEN_SYSTEM_DIRECTORIES if os.access(name, os.R_OK | os.X_OK))
     places: list[Mount] = [
         EmptyMount(cached_realpath(name))
@@ -160,14 +160,14 @@ def _hidden_masks() -> list[Mount]:
 
 
 def _root_file_masks(spec: SandboxSpec) -> tuple[list[Mount], list[Mount]]:
-    """Return masks of what only root can read: those of the machine, and those below what `workspace.read` shows.
+    """Return masks of root-only files: those of the machine, and those below `workspace.read` roots.
 
-    What `workspace.read` names, and what lies below a directory that it names, is shown.
+    Paths named by `workspace.read`, and everything below a directory that it names, are shown.
     """
     if not spec.runs_as_root:
         return [], []
     readable, writable = tuple(map(str, spec.readable)), tuple(map(str, spec.writable))
-    # What lies in the workspace is bound over a mask anyway, and each mount costs time.
+    # Paths in the workspace are bound over a mask anyway, and each mount takes time.
     files, closed = (
         [path for path in paths if path not in (*readable, *writable) and not _lies_in(path, writable)]
         for paths in root_files.recheck(root_files.wait_for_scan(readable))
@@ -179,16 +179,16 @@ def _root_file_masks(spec: SandboxSpec) -> tuple[list[Mount], list[Mount]]:
 
 
 def _parent_masks(place: str, targets: Iterable[str]) -> list[Mount]:
-    """Return masks of the directories of a session's place that only lead to mounts: a write there would vanish.
+    """Return masks of session directories that only lead to mounts, where writes would be lost.
 
-    Names that begin with a dot are the session's own, whatever is mounted below them.
+    Names that begin with a dot belong to the session, whatever is mounted below them.
     """
     tops = {top for top, rest in _split_targets(place, targets) if rest and not top.startswith(".")}
     return [EmptyMount(f"{place}/{top}") for top in sorted(tops)]
 
 
 def _split_targets(place: str, targets: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the first name below a place and the rest of the path, of each target that lies there."""
+    """Yield the first name below a place and the rest of the path, for each target below the place."""
     above = f"{place}/"
     for target in targets:
         if target.startswith(above):
@@ -197,7 +197,7 @@ def _split_targets(place: str, targets: Iterable[str]) -> Iterator[tuple[str, st
 
 
 def mount_targets_in_tmp(spec: SandboxSpec, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the paths below /tmp where commands see something else than the session's own: mounts and masks."""
+    """Return the paths below /tmp where commands do not see the session's own /tmp, but mounts and masks."""
     tmp = "/tmp"  # noqa: S108 (the session's own is meant)
     shown_there = (target for _, target in _visible_programs(spec, environment).shown)
     targets = (str(sandbox_home(spec.home)), *shown_there, *map(str, spec.readable), *map(str, spec.writable))
@@ -207,7 +207,7 @@ def mount_targets_in_tmp(spec: SandboxSpec, environment: Mapping[str, str]) -> t
 
 
 def _resolver_mounts(spec: SandboxSpec) -> list[Mount]:
-    """Return the mounts of the file that names the name servers, wherever symlinks lead to it through hidden places."""
+    """Return mounts of the resolver configuration at each point where its symlinks pass through hidden directories."""
     if spec.level != "workspace" or not spec.network:
         return []
     *_, end = trail = list(follow_symlinks("/etc/resolv.conf"))
@@ -222,14 +222,14 @@ def _visible_programs(spec: SandboxSpec, environment: Mapping[str, str]) -> Visi
 
 
 def _root_directories(spec: SandboxSpec) -> tuple[str, ...]:
-    """Return the directories that only root can read, as far as they are known."""
+    """Return the root-only directories known so far."""
     return root_files.known_files(tuple(map(str, spec.readable))).directories if spec.runs_as_root else ()
 
 
 def _secret_masks(spec: SandboxSpec, home: Path, sight: VisiblePrograms) -> list[Mount]:
-    """Return the masks of keys, where they are shown, and of the service's own directories.
+    """Return the masks of credentials where they are visible, and of the service's own directories.
 
-    A place of keys that `workspace.read` names is shown, whatever is masked above it.
+    A credential path named by `workspace.read` is shown, whatever is masked above it.
     """
     seen = (*(target for _, target in sight.shown), *map(str, spec.readable), *map(str, spec.writable))
     secrets = find_home_secrets(spec.home)
@@ -243,7 +243,7 @@ def _secret_masks(spec: SandboxSpec, home: Path, sight: VisiblePrograms) -> list
 
 
 def _socket_masks(spec: SandboxSpec, sight: VisiblePrograms, environment: Mapping[str, str]) -> list[Mount]:
-    """Return the masks of sockets of daemons; a session's own are in the workspace, and `strict` has none at all."""
+    """Return the masks of daemon sockets; a session's own are in the workspace, and `strict` has no local sockets."""
     if spec.level != "workspace":
         return []
     hidden = hidden_directories(spec.home)
@@ -267,7 +267,7 @@ def _readable_credentials(spec: SandboxSpec) -> list[Path]:
 
 
 def _settings_mounts(spec: SandboxSpec) -> list[Mount]:
-    """Return the mounts of the person's settings of git and cargo, without the tokens in them."""
+    """Return the mounts of the user's git and cargo settings, without the tokens in them."""
     is_bare = sandbox_home(spec.home) != spec.home
     mounts: list[Mount] = []
     for path, source in copy_settings(spec.home, spec.session_dir / "settings", spec.writable):
@@ -278,9 +278,9 @@ def _settings_mounts(spec: SandboxSpec) -> list[Mount]:
 
 
 def _guard_mounts(spec: SandboxSpec, mounts: WorkspaceMounts) -> list[Mount]:
-    """Return the mounts that keep git's own files as they are, and hidden ones where they are.
+    """Return the mounts that keep git's own files unchanged and hidden directories in place.
 
-    Roots can lie in each other: the directories of all come first, since each covers what is mounted below it.
+    Roots can be nested: the pinned directories of all roots come first, because each covers what is mounted below it.
     """
     found = [one for root, one in zip(spec.writable, mounts.scans, strict=False) if root not in spec.read_only_roots]
     above = {path for root in spec.writable for place in spec.hidden for path in directories_between(root, place)}
@@ -299,14 +299,14 @@ def _secret_file_masks(spec: SandboxSpec, mounts: WorkspaceMounts, environment: 
     found: list[Mount] = []
     for path, cover in mounts.masks.items():
         is_within = any(path.is_relative_to(root) for root in spec.writable)
-        # Where a link leads out of the workspace, what is hidden anyway needs no cover, and could not be given one.
+        # If a link leads out of the workspace to something hidden, no cover is needed, and none could be mounted.
         if path not in spec.readable and (is_within or host_path(spec, path, environment) == path):
             found.append(BindMount(str(cover), str(path), optional=True))
     return found
 
 
 def _bind_mounts(path: Path, mounts: WorkspaceMounts, *, writable: bool) -> list[Mount]:
-    """Return a bind of a path on itself; by a descriptor, a link that is put there meanwhile changes nothing."""
+    """Return a bind of a path on itself; with a descriptor, a symlink inserted meanwhile has no effect."""
     if mounts.open_path is None:
         return [bind_self(path, writable=writable, optional=True)]
     descriptor = mounts.open_path(path)
@@ -314,7 +314,7 @@ def _bind_mounts(path: Path, mounts: WorkspaceMounts, *, writable: bool) -> list
 
 
 def host_path(spec: SandboxSpec, path: Path, environment: Mapping[str, str]) -> Path | None:
-    """Return where outside that lies which a real path leads to inside, None where it is hidden."""
+    """Return the host path that a real path inside the sandbox refers to; None if it is hidden."""
     home, secrets = sandbox_home(spec.home), find_home_secrets(spec.home)
     if any(path.is_relative_to(root) for root in (*spec.hidden, *secrets, *resolve_symlinks(secrets))):
         return None

@@ -1,4 +1,4 @@
-"""Mounts of package caches, and the links within them."""
+"""Mounts of package manager caches, and the links within them."""
 
 import os
 import re
@@ -25,52 +25,52 @@ from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 from yarrow.policy.sandbox.session_home import CACHES
 
 MAX_CACHED = 64
-"""Maximum plans remembered; then all are dropped, and made anew for the next command."""
+"""Maximum sessions with cached plans; if exceeded, the cache is cleared and plans are rebuilt for the next command."""
 VARIABLES = (
     *("npm_config_cache", "NPM_CONFIG_CACHE", "YARN_CACHE_FOLDER", "YARN_GLOBAL_FOLDER", "BUN_INSTALL_CACHE_DIR"),
     *("PIP_CACHE_DIR", "UV_CACHE_DIR", "POETRY_CACHE_DIR", "PIPENV_CACHE_DIR", "GOCACHE", "GOLANGCI_LINT_CACHE"),
     *("CCACHE_DIR", "SCCACHE_DIR", "COMPOSER_CACHE_DIR", "NUGET_PACKAGES", "DENO_DIR", "PUB_CACHE", "PRE_COMMIT_HOME"),
 )
-"""Variables that name a cache; without them programs take one below the home."""
+"""Variables that name a cache; without them programs use one below the home."""
 PLAN_VARIABLES = (
     *("CARGO_HOME", "GOPATH", "GOMODCACHE", "GOPROXY", "GOENV", "GOROOT", "XDG_CONFIG_HOME", "PATH"),
     *("GOPRIVATE", "GONOPROXY", "GRADLE_USER_HOME", "GRADLE_RO_DEP_CACHE", "MAVEN_OPTS", "MAVEN_ARGS"),
     *VARIABLES,
 )
-"""Variables that decide what a plan says, ..."""
+"""Variables that determine a plan."""
 PLAN_DIRECTORIES = (".cargo/registry", ".cargo/git", "go", "go/pkg/mod")
-"""... and directories below the home: one that the user makes meanwhile covers what the session has there."""
+"""Directories below the home that determine a plan: one created by the user meanwhile covers the session's own."""
 BUILD_COMMAND = re.compile(
     r"cargo|rust|clippy|\bgo\b|golang|gradle|mvn|maven|java|kotlin|scala|make|just|bazel|tox|nox|caches?\b|"
     r"build|compile|install|test|check|bench|lint|run|start|deploy|publish|release|generate|"
     r"\b(?:python|node|deno|bun|bash|sh)\b|[.]sh\b|(?:^|[\s;&|(])[.]{1,2}/"
 )
-"""A command that may run a package manager; others see the user's caches alone, since mounts and links take time."""
+"""Pattern of commands that may run a package manager; others see only the user's caches, since mounts take time."""
 LATEST_COMMAND = re.compile(
     r"@(?:latest|upgrade|patch)\b|\bgo\s+get\b(?![^;&|]*@v\d)|\bgo\s+list\b[^;&|]*\s-(?:u|versions)\b"
 )
-"""A command that asks for the latest version of something."""
+"""Pattern of commands that ask for the latest version of something."""
 TOOL_CACHES = (".local/share/pnpm/store", ".bun/install/cache")
-"""Caches below the home in directories of programs, which are shown read-only."""
+"""Caches below the home that lie in program directories, which are shown read-only."""
 
 
 class CacheMounts(Struct, frozen=True):
-    """What one command needs."""
+    """Cache mounts and environment of one command."""
 
     mounts: tuple[BindMount, ...] = ()
     plan: CachePlan = EMPTY_PLAN
 
     @property
     def session_directories(self) -> dict[str, str]:
-        """Return the session's own directories by their paths inside."""
+        """The session's own directories by their paths inside."""
         return {mount.target: mount.source for mount in self.mounts if mount.writable}
 
     def covers(self, target: str) -> bool:
-        """Whether a directory of the session is mounted at a path or above it."""
+        """Return whether a session directory is mounted at a path or above it."""
         return any(target == own.target or target.startswith(f"{own.target}/") for own in self.plan.session_caches)
 
     def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment of a command."""
+        """Return the environment of a command with the plan's variables."""
         kept = {name: value for name, value in variables.items() if name not in self.plan.unset}
         return kept | self.plan.environment
 
@@ -82,18 +82,18 @@ class _SessionPlans(Struct, frozen=True):
     """The plans of a session."""
 
     key: tuple[object, ...]
-    """What they were made for."""
+    """Values that the plans depend on."""
     build: CacheMounts
     latest: CacheMounts
     environment_only: CacheMounts
-    """Variables alone, which stay the same from one command to the next."""
+    """Plan with variables only, so that these are the same for every command."""
 
 
 _cache: dict[Path, _SessionPlans] = {}
 
 
 def plan_cache_mounts(spec: SandboxSpec, command: Command) -> CacheMounts:
-    """Return the caches that a command uses, whose own directories exist. Raises OSError."""
+    """Return the caches that a command uses, after creating the session's own. Raises OSError."""
     exist = (os.path.lexists(f"{spec.home}/{name}") for name in PLAN_DIRECTORIES)
     key = (spec.home, spec.writable, spec.readable, *(command.environment.get(name) for name in PLAN_VARIABLES), *exist)
     plans = _cache.get(spec.session_dir)
@@ -139,7 +139,7 @@ def _plan_mounts(plan: CachePlan, spec: SandboxSpec) -> CacheMounts:
 
 
 def _mountable_part(plan: CachePlan, readable: tuple[str, ...]) -> CachePlan:
-    """Return the part of a plan whose mounts find a place: nothing can be made in what `workspace.read` shows."""
+    """Return the part of a plan that can be mounted: mount points cannot be created in `workspace.read` roots."""
 
     def fits(target: str) -> bool:
         return os.path.lexists(target) or not any(target.startswith(f"{root.rstrip('/')}/") for root in readable)
@@ -152,7 +152,7 @@ def _mountable_part(plan: CachePlan, readable: tuple[str, ...]) -> CachePlan:
 
 
 def _single_cache_plan(context: CacheContext) -> CachePlan:
-    """Return the plan of programs that know one cache: the session's own begins empty."""
+    """Return the plan of programs with a single cache, of which the session's own starts empty."""
     named = {name: path for name in VARIABLES if (path := context.path_variable(name))}
     own = (name for name in TOOL_CACHES if context.user_directory(f"{context.home}/{name}"))
     return CachePlan(
@@ -164,15 +164,15 @@ def _single_cache_plan(context: CacheContext) -> CachePlan:
 
 
 MAX_LINKS = 16_384
-"""Maximum links made for one directory; what has none is downloaded again."""
+"""Maximum links created per directory; entries without a link are downloaded again."""
 MAX_COPIED_BYTES = 1_048_576
-"""Maximum bytes of a file that is copied from a repository."""
+"""Maximum bytes of a file that is copied."""
 NOT_COPIED = frozenset({"objects", "hooks", "worktrees", "FETCH_HEAD"})
-"""Parts of a repository that are not copied: objects are borrowed, and the rest may hold programs and addresses."""
+"""Parts of a repository that are not copied: objects are borrowed, and the rest may contain programs and URLs."""
 
 
 def create_session_cache(own: SessionCacheDirectory, directory: Path, owner: CommandUser | None) -> None:
-    """Make a directory of the session in `directory` unless it exists; a command sees it whole or not at all.
+    """Create a session directory in `directory` unless it exists; it appears atomically and complete.
 
     Raises OSError.
     """
@@ -185,7 +185,7 @@ def create_session_cache(own: SessionCacheDirectory, directory: Path, owner: Com
     maker = _LinkMaker(owner)
     for links in own.links:
         if owner is None or owner.can_reach(links.source):
-            with suppress(OSError):  # what has no link is downloaded again
+            with suppress(OSError):  # entries without a link are downloaded again
                 maker.make(links, str(making))
     if owner is not None:
         owner.chown(str(making))
@@ -203,7 +203,7 @@ class _LinkMaker:
         self._left = MAX_LINKS
 
     def make(self, links: CacheLinks, top: str) -> None:
-        """Make the links of one directory. Raises OSError."""
+        """Create the links of one directory. Raises OSError."""
         top = self._above(top, links.subpath)
         if not links.directory_pattern and links.subpath:  # a single link
             os.symlink(links.sandbox_path, top)  # noqa: PTH211 (texts throughout)
@@ -229,14 +229,14 @@ class _LinkMaker:
                         os.symlink(f"{links.sandbox_path}{below}", f"{top}{below}")  # noqa: PTH211
 
     def _above(self, top: str, below: str) -> str:
-        """Make the directories above a path; return the path."""
+        """Create the parent directories of a path below `top`; return the joined path."""
         *above, _ = names = below.split("/")
         for number in range(len(above)):
             self._directory("/".join((top, *names[: number + 1])))
         return f"{top}/{below}".rstrip("/")
 
     def _repository(self, source: str, target: str, seen: str) -> None:
-        """Make a repository with the references of another, which borrows its objects."""
+        """Create a repository with another's references that borrows the other's objects."""
         waiting = deque([""])
         while waiting and self._left > 0:
             path = waiting.popleft()

@@ -1,4 +1,4 @@
-"""Journal of running commands: the baseline of each, so that the next service cleans up after one that was killed."""
+"""Journal of running commands with the baseline of each, so that the next service cleans up after a killed one."""
 
 import errno
 import os
@@ -20,19 +20,19 @@ from yarrow.policy.sandbox.unscanned_regions import mark_unscanned
 
 PREFIX = "call-"
 _OWN_PREFIX = f"{PREFIX}{os.urandom(8).hex()}-"
-"""How the notes of this process begin."""
+"""Prefix of this process's entries."""
 MAX_ENTRY_BYTES = 268_435_456
-"""Bytes of the largest note; a larger one is written without the names of git that directories held."""
+"""Maximum bytes of an entry; a larger one is written without the git names in directories."""
 MAX_SCANS = 3
-"""Looks at a workspace after a command, as long as each finds something to quarantine."""
+"""Maximum scans of a workspace after a command, as long as each finds something to quarantine."""
 
 
 JournalState = tuple[int, frozenset[str]]
-"""Time of the last change of the notes' directory, and the names in it."""
+"""Modification time of the journal directory, and the names in it."""
 
 
 class StoredBaseline(Struct, frozen=True):
-    """A baseline as a note holds it: JSON has no paths as keys."""
+    """A baseline as stored in an entry: JSON keys cannot be paths."""
 
     rest: Baseline
     names: tuple[tuple[Path, tuple[str, ...]], ...]
@@ -40,18 +40,18 @@ class StoredBaseline(Struct, frozen=True):
 
 
 class Leftovers(Struct, frozen=True):
-    """What a command may leave that must not stay."""
+    """Possible leftovers of a command that must not stay."""
 
     guard: PathGuard
     baseline: Baseline
-    """What its workspace held."""
+    """State of its workspace before."""
     new_repositories: tuple[Path, ...] = ()
-    """Git directories that earlier commands made."""
+    """Git directories made by earlier commands."""
 
     def quarantine(self, quarantine: Quarantine) -> list[QuarantineEntry]:
-        """Quarantine it, put back what was there before, and return the entries.
+        """Quarantine the leftovers, restore earlier contents, and return the entries.
 
-        An error keeps nothing else in place: it becomes an entry, and the workspace is looked at again.
+        An error does not stop the rest: it becomes an entry, and the workspace is scanned again.
         """
         taken = self.guard.quarantine(quarantine)
         REGISTER.add(self.new_repositories)
@@ -70,7 +70,7 @@ def _scan_and_quarantine(before: Baseline, quarantine: Quarantine) -> Iterator[Q
         found = rescan(before)
         REGISTER.add(find_new_repositories(before, found))
         verdicts = find_planted(before, found)
-    except Exception as error:  # noqa: BLE001 (what a command left may have provoked it)
+    except Exception as error:  # noqa: BLE001 (a leftover of the command may have provoked it)
         yield failed_entry(
             before.roots[0], f"what git would execute of it could not be looked for: {type(error).__name__}"
         )
@@ -93,7 +93,7 @@ def _quarantine_finding(verdict: Finding, quarantine: Quarantine) -> QuarantineE
 
 
 def _restore_file(path: Path, saved: SavedFile) -> None:
-    """Write a file as it was, where nothing is. Raises OSError."""
+    """Write a file with its earlier content if the path is free. Raises OSError."""
     directory = open_directory(Path("/"), path.parent)
     try:
         making = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -104,10 +104,10 @@ def _restore_file(path: Path, saved: SavedFile) -> None:
 
 
 class JournalEntry:
-    """What one running command may leave, in a file that is locked for as long as we live."""
+    """Entry of one running command with its possible leftovers, in a file locked for the life of this process."""
 
     def __init__(self, directory: Path, left: Leftovers) -> None:
-        """Write the note. Raises OSError."""
+        """Write the entry. Raises OSError."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = directory / f"{_OWN_PREFIX}{os.urandom(8).hex()}.json"
         beside = self._path.with_suffix(".tmp")
@@ -115,7 +115,7 @@ class JournalEntry:
         with ExitStack() as undone:
             undone.callback(beside.unlink, missing_ok=True)
             undone.callback(os.close, self._descriptor)
-            # Locked before it has its name, or another service could take it for one that a dead one left.
+            # Locked before it gets its name, or another service could take it for the entry of a dead one.
             system.try_lock(self._descriptor)
             with os.fdopen(self._descriptor, "wb", closefd=False) as file:
                 file.write(_encode_entry(left))
@@ -123,7 +123,7 @@ class JournalEntry:
             undone.pop_all()
 
     def remove(self) -> None:
-        """Delete the note: the command is over, and what it planted is quarantined."""
+        """Delete the entry: the command is over, and what it planted is quarantined."""
         if self._descriptor >= 0:
             self._path.unlink(missing_ok=True)
             os.close(self._descriptor)
@@ -140,7 +140,7 @@ def recover(directory: Path) -> list[QuarantineEntry]:
 
 
 def other_baselines(directory: Path) -> list[Baseline]:
-    """Return the baselines of commands of other services, whether these run or were killed."""
+    """Return the baselines of commands of other services, whether running or killed."""
     found: list[Baseline] = []
     for name in _entry_names(directory):
         if not name.startswith(_OWN_PREFIX):
@@ -154,7 +154,7 @@ def other_baselines(directory: Path) -> list[Baseline]:
 
 
 def journal_state(directory: Path | None) -> JournalState:
-    """Return what differs once a command of any service began or ended."""
+    """Return a value that changes when a command of any service starts or ends."""
     if directory is None:
         return 0, frozenset()
     try:
@@ -173,9 +173,9 @@ def _entry_names(directory: Path) -> list[str]:
 def _recover_entry(directory: Path, name: str) -> list[QuarantineEntry]:
     descriptor = os.open(directory / name, os.O_RDONLY | system.NOFOLLOW | system.BASE_FLAGS)
     try:
-        system.try_lock(descriptor)  # raises where the command's service lives
+        system.try_lock(descriptor)  # raises if the command's service is alive
         taken: list[QuarantineEntry] = []
-        with suppress(msgspec.MsgspecError):  # cut short: then the command had not begun
+        with suppress(msgspec.MsgspecError):  # truncated: the command had not started
             left = _decode_entry(descriptor)
             mark_unscanned(directory, left.baseline.roots, left.baseline.beyond)
             taken = left.quarantine(Quarantine(directory / STORE))
@@ -186,9 +186,9 @@ def _recover_entry(directory: Path, name: str) -> list[QuarantineEntry]:
 
 
 def _encode_entry(left: Leftovers) -> bytes:
-    """Return a note. Raises OSError for one that is too large.
+    """Return an entry as bytes. Raises OSError if it is too large.
 
-    Without the names it still says what is trusted: after a crash, what a command turned into a git directory is
+    Even without the names it records what is trusted: after a crash, what a command turned into a git directory is then
     quarantined by its executable part instead of by what completed it.
     """
     before = left.baseline
@@ -201,7 +201,7 @@ def _encode_entry(left: Leftovers) -> bytes:
 
 
 def _decode_entry(descriptor: int) -> Leftovers:
-    """Read a note. Raises OSError, and `msgspec.MsgspecError` for one that makes no sense."""
+    """Read an entry. Raises OSError, and `msgspec.MsgspecError` if it is invalid."""
     with os.fdopen(descriptor, "rb", closefd=False) as file:
         data = file.read(MAX_ENTRY_BYTES)
     watched, stored = msgspec.json.decode(data, type=tuple[PathGuard, StoredBaseline], dec_hook=decode_path)

@@ -1,4 +1,4 @@
-"""Start of a sandboxed command in a process group and a cgroup of its own."""
+"""Start of a sandboxed command in its own process group and cgroup."""
 
 import atexit
 import os
@@ -15,27 +15,27 @@ from yarrow.platform import system
 
 
 class CommandStarter(Struct, frozen=True):
-    """Where commands are started."""
+    """Means by which commands are started."""
 
     thread: Executor | None
-    """None where no thread needs to be bound."""
+    """Thread that starts commands; None if no thread needs to be bound."""
     has_entered: bool
-    """Whether the thread is in the control group."""
+    """True if the thread is in the cgroup."""
     is_scoped: bool
-    """Whether abstract sockets of others are out of reach."""
+    """True if abstract sockets of other processes are out of reach."""
 
 
 @lru_cache(maxsize=4)
 def get_starter(tasks: Path | None, launcher: str) -> CommandStarter:
-    """Return the thread for a file that takes threads into a control group, None for no group.
+    """Return the starter for a cgroup, given the file that moves threads into it; None for no cgroup.
 
-    A thread lives as long as the process, since the kernel ends a command with the thread that started it.
+    A thread lives as long as the process, because the kernel kills a command when the thread that started it ends.
     """
     bound: list[bool] = []
     thread = ThreadPoolExecutor(1, "yarrow-start", initializer=_bind, initargs=(tasks, launcher, bound))
     try:
         thread.submit(int).result()
-    except BrokenExecutor:  # it could not enter the group
+    except BrokenExecutor:  # it could not enter the cgroup
         return (
             get_starter(None, launcher)
             if tasks is not None
@@ -54,7 +54,7 @@ def _bind(tasks: Path | None, launcher: str, bound: list[bool]) -> None:
 
 
 def _gains_rights(program: str) -> bool:
-    """Whether a program runs with the rights of its owner, which a thread bound by Landlock cannot give it."""
+    """Return whether a program runs with its owner's or group's rights, which Landlock prevents in a bound thread."""
     try:
         return bool(os.stat(program).st_mode & (stat.S_ISUID | stat.S_ISGID))  # noqa: PTH116 (its mode alone)
     except OSError:
@@ -62,19 +62,19 @@ def _gains_rights(program: str) -> bool:
 
 
 MAX_PROCESSES = 2_048
-"""Of all commands of one service together."""
+"""Maximum processes of all commands of one service together."""
 PREFIX = "yarrow-"
 _ROOT = Path("/sys/fs/cgroup")
 
 
 @lru_cache(maxsize=1)
 def cgroup_procs() -> Path | None:
-    """Return the file that takes the number of a process into the group; None where none can be made."""
+    """Return the file that moves processes into a new cgroup; None if none can be created."""
     for parent in _candidate_parents():
         _remove_stale(parent)
         made = parent / f"{PREFIX}{os.getpid()}"
         try:
-            made.mkdir(exist_ok=True)  # one of the same number that was killed could not remove it
+            made.mkdir(exist_ok=True)  # one left by a killed process with the same number may exist
         except OSError:
             continue
         try:
@@ -89,10 +89,10 @@ def cgroup_procs() -> Path | None:
 
 
 def cgroup_tasks() -> Path | None:
-    """Return the file that takes a single thread into the group; None where threads cannot be moved alone.
+    """Return the file that moves a single thread into the cgroup; None if threads cannot be moved individually.
 
-    What a thread of the group starts is in the group from the beginning. To move each process there costs some 10 ms
-    instead, in which the kernel waits for all processors.
+    A thread's children start in its cgroup. Moving each process there instead costs some 10 ms, during which the kernel
+    waits for all processors.
     """
     entry = cgroup_procs()
     file = None if entry is None else entry.with_name("tasks")
@@ -100,9 +100,9 @@ def cgroup_tasks() -> Path | None:
 
 
 def _candidate_parents() -> list[Path]:
-    """Return where a group could be made, in the older and the newer kind of control groups.
+    """Return where a cgroup could be created, in cgroups v1 and v2.
 
-    That is below our own, or beside it: in the newer kind one that holds processes mostly has no groups below.
+    This is below our own cgroup or next to it: in v2, a cgroup that contains processes usually has no children.
     """
     found: list[Path] = []
     with suppress(OSError):
@@ -117,7 +117,7 @@ def _candidate_parents() -> list[Path]:
 
 
 def _remove_stale(parent: Path) -> None:
-    """Remove the groups of processes that were killed; one that still holds something stays."""
+    """Remove the cgroups of killed processes, except those that are not empty."""
     for left in parent.glob(f"{PREFIX}*"):
         if not Path("/proc", left.name.removeprefix(PREFIX)).exists():
             with suppress(OSError):
@@ -125,7 +125,7 @@ def _remove_stale(parent: Path) -> None:
 
 
 def _remove(made: Path, owner: int) -> None:
-    # A child that was forked inherits the registration, and not the group.
+    # A forked child inherits the registration but not the cgroup.
     if os.getpid() == owner:
         with suppress(OSError):
             made.rmdir()

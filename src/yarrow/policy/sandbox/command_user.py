@@ -11,11 +11,11 @@ from msgspec import Struct
 from yarrow.platform import system
 
 SESSION_DIRECTORIES = ("home", "tmp", "settings", "configs")
-"""Directories of a session that its commands read or write."""
+"""Session directories that commands read or write."""
 
 
 class CommandUser(Struct, frozen=True):
-    """A user and a group, by number."""
+    """Numeric ids of a user and a group."""
 
     uid: int
     gid: int
@@ -25,7 +25,7 @@ class CommandUser(Struct, frozen=True):
         return (_setpriv() or "setpriv", f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups", "--")
 
     def can_reach(self, path: str) -> bool:
-        """Whether the user can pass through each directory above a real path."""
+        """Return whether the user can traverse each parent directory of a real path."""
         while path != "/":
             path = os.path.dirname(path)  # noqa: PTH120 (for each mount)
             try:
@@ -38,11 +38,11 @@ class CommandUser(Struct, frozen=True):
         return True
 
     def chown(self, path: str) -> None:
-        """Give a file or a directory to the user, or a symlink itself. Raises OSError."""
+        """Make the user the owner of a file or directory, or of a symlink itself. Raises OSError."""
         os.chown(path, self.uid, self.gid, follow_symlinks=False)
 
     def chown_session_dir(self, session_dir: Path) -> None:
-        """Give a session's directories to the user, who can pass through those above. Raises OSError."""
+        """Make the user the owner of a session's directories, and let others traverse their parents. Raises OSError."""
         for directory in (session_dir.parent, session_dir):
             directory.chmod(0o711)
         for name in SESSION_DIRECTORIES:
@@ -57,7 +57,7 @@ class CommandUser(Struct, frozen=True):
 
 
 def owner_of(workspace: Path) -> CommandUser | None:
-    """Return who owns a workspace; None for the user that Yarrow runs as."""
+    """Return the owner of a workspace, as whom commands should run; None for the user that Yarrow runs as."""
     if not system.is_root():
         return None
     try:
@@ -68,7 +68,7 @@ def owner_of(workspace: Path) -> CommandUser | None:
 
 
 def owner_problem(owner: CommandUser, workspace: Path, scratch: Path) -> str:
-    """Return why commands of a workspace cannot run as its owner, as part of a sentence; empty when they can."""
+    """Return why commands of a workspace cannot run as its owner, as part of a sentence; empty if they can."""
     if not _setpriv():
         return "setpriv (util-linux) is not installed"
     closed = next((path for path in (workspace, scratch) if not owner.can_reach(str(path))), None)
@@ -77,5 +77,5 @@ def owner_problem(owner: CommandUser, workspace: Path, scratch: Path) -> str:
 
 @lru_cache(maxsize=1)
 def _setpriv() -> str | None:
-    """Return the path of util-linux's setpriv, of the system's own alone: it runs as root."""
+    """Return the path of util-linux's setpriv, from system directories only, because it runs as root."""
     return shutil.which("setpriv", path="/usr/bin:/bin:/usr/sbin:/sbin")

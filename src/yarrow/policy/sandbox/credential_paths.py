@@ -1,4 +1,4 @@
-"""Paths below the home directory where programs keep credentials."""
+"""Paths below the home directory in which programs store credentials."""
 
 import os
 import time
@@ -11,26 +11,26 @@ from yarrow.platform import system
 from yarrow.policy.secret_file_patterns import PACKAGE_DIRECTORIES, SECRET_PATHS, is_secret_file, is_secret_name
 
 CACHE_SECONDS = 1.0
-"""Seconds for which a look at the symlinks among the places counts: one call asks several times."""
+"""Seconds for which resolved symlinks of credential paths are cached, because one call asks several times."""
 MAX_CACHED = 16
-"""Maximum looks remembered; then all are dropped."""
+"""Maximum cached results; if exceeded, the cache is cleared."""
 SETTINGS_FILES = {".gitconfig": True, ".config/git/config": True, ".cargo/config.toml": False, ".cargo/config": False}
-"""Settings below a home that are secret when they hold tokens, and whether they are git's."""
+"""Settings files below a home that are secret if they contain tokens, and whether they are git's."""
 
 
 class CredentialPaths(Struct, frozen=True):
-    """Files and directories that hold keys; paths are as they are compared, each with a slash behind it."""
+    """Files and directories that contain credentials; paths are normalized for comparison, with a trailing slash."""
 
     home: str
     paths: tuple[str, ...]
     readable: tuple[str, ...] = ()
-    """Places of keys that `workspace.read` names: they are shown."""
+    """Credential paths named by `workspace.read`, which are shown."""
     writable: tuple[str, ...] = ()
-    """Roots of the workspace, where a name alone makes no file secret."""
+    """Roots of the workspace, in which a name alone does not make a file secret."""
 
     @classmethod
     def for_home(cls, home: Path, readable: Sequence[Path] = (), writable: Sequence[Path] = ()) -> "CredentialPaths":
-        """Return those of a home, and what they lead to where they are symlinks, as it was a second ago at most."""
+        """Return the credential paths of a home, with symlinks resolved, from a cache of at most `CACHE_SECONDS`."""
         now = time.monotonic()
         key = (home, tuple(readable), tuple(writable))
         at, known = _cache.get(key, (0.0, None))
@@ -58,7 +58,7 @@ class CredentialPaths(Struct, frozen=True):
         )
 
     def has(self, real: str) -> bool:
-        """Whether a real path is one of them, or lies in one."""
+        """Return whether a real path is a credential path or lies in one."""
         path = _normalize(real)
         if self.is_readable(real):
             return False
@@ -76,12 +76,12 @@ class CredentialPaths(Struct, frozen=True):
         return _has_secret_name(below, real)
 
     def is_readable(self, real: str) -> bool:
-        """Whether a real path is, or lies in, a place of keys that `workspace.read` names."""
+        """Return whether a real path is, or lies in, a credential path named by `workspace.read`."""
         return bool(self.readable) and _normalize(real).startswith(self.readable)
 
 
 def _has_secret_name(below: str, real: str) -> bool:
-    """Whether a path below a home holds keys by the name of it, or of a directory above it."""
+    """Return whether a path below a home contains credentials according to its name or a parent's name."""
     *above, name = below.split("/")
     if not PACKAGE_DIRECTORIES.isdisjoint(above):
         return False

@@ -1,4 +1,4 @@
-"""Lists the directories of a workspace for what a sandbox must know of, and remembers those that did not change."""
+"""Cached listings of workspace directories, reduced to what a sandbox must know."""
 
 import os
 import stat
@@ -11,60 +11,60 @@ from yarrow.policy.sandbox.directory_watches import DirectoryState, watches
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 MAX_PROTECTED_ENTRIES = 20_000
-"""Entries of a workspace within which repositories are protected by mounts; the baseline judges those behind them."""
+"""Maximum entries of a workspace within which mounts protect repositories; the baseline covers those beyond."""
 MAX_DIRECTORIES = 100_000
-"""Directories of a workspace in which files of secrets are found, the nearest first."""
+"""Maximum directories of a workspace in which secret files are found, nearest first."""
 BUILD_DIRECTORIES = frozenset(
     {"node_modules", ".venv", "venv", "__pycache__", "target", "dist", "build", ".tox", ".cache"}
 )
 MAX_CACHED_DIRECTORIES = 200_000
-"""Directories that are remembered; when there are more, all are read again."""
+"""Maximum cached directories; if exceeded, all are read again."""
 SETTLED_SECONDS = 2.0
-"""A directory that changed so short a time ago is looked at again: one more change may not show in its time."""
+"""Age in seconds below which a change is read again, because another one may not show in the change time."""
 NANOSECONDS = 1_000_000_000
 HEAD = "HEAD"
 GIT_DIRECTORY_SETS = (frozenset({"head", "objects", "refs"}), frozenset({"head", "commondir"}))
-"""Lowercase names that together make git take a directory for a git directory, whatever it is called."""
+"""Sets of lowercase names, each of which makes git accept a directory as a git directory, whatever its own name."""
 GIT_DIRECTORY_NAMES = frozenset[str]().union(*GIT_DIRECTORY_SETS)
 GIT_NAMES = GIT_DIRECTORY_NAMES | {".git", "config", "config.worktree", "hooks"}
 """Lowercase names that make a git directory, or that git executes or obeys in one."""
 
 
 class DirectoryListing(Struct, frozen=True):
-    """What a directory holds."""
+    """Contents of a directory."""
 
     entry_count: int
-    """How many entries."""
+    """Number of entries."""
     notable: tuple[str, ...]
-    """Repositories, files of secrets, and the `HEAD` of a directory that is itself a repository."""
+    """Names of repositories and secret files, and `HEAD` if the directory is itself a repository."""
     subdirectories: tuple[str, ...]
-    """The paths of what is to be looked at in turn."""
+    """Paths of the subdirectories to scan."""
     build_directories: tuple[str, ...] = ()
-    """The paths of other directories, in which only git directories matter."""
+    """Paths of the other subdirectories, in which only git directories matter."""
     git_names: tuple[str, ...] = ()
-    """The names that are among `GIT_NAMES` in any case: a file system may not tell them apart."""
+    """Names that match `GIT_NAMES` in any case, because a file system may ignore case."""
 
 
 ListDirectory = Callable[[str], DirectoryListing]
-"""Returns what a directory holds. Raises OSError."""
+"""Returns the listing of a directory. Raises OSError."""
 
 _cache: dict[SecretFiles, dict[str, tuple[DirectoryState, DirectoryListing]]] = {}
-"""By what is looked for, and by directory: its state, with what was found then."""
+"""Cached state and listing of each directory, by `SecretFiles` and path."""
 
 
 def list_directory(directory: str, secrets: SecretFiles = ENV_FILES) -> DirectoryListing:
-    """Return what a directory holds; nothing of one that is a link. Raises OSError.
+    """Return the listing of a directory; empty for a symlink. Raises OSError.
 
-    It is not read again as long as it is the same one and nothing in it came, went or was renamed, nor who may read it
-    changed: that sets the time of its last change, which no program can set to anything else.
+    The directory is not read again while it is the same one and no entry was added, removed or renamed and its
+    permissions are unchanged: all of these set its change time, which no program can set otherwise.
     """
     return start_scan(secrets)(directory)
 
 
 def start_scan(secrets: SecretFiles) -> ListDirectory:
-    """Return `list_directory` for many directories, as a look at a workspace takes them before and after each command.
+    """Return a `list_directory` for scans of many directories, as before and after each command.
 
-    It looks once at each directory, so that what is before one command is seen at one moment.
+    It checks each directory only once, so that everything before a command sees the same state of it.
     """
     known, seen, begun = _cache.setdefault(secrets, {}), dict[str, DirectoryListing](), watches.begin_round()
     for directory in begun.changed:
@@ -76,7 +76,7 @@ def start_scan(secrets: SecretFiles) -> ListDirectory:
         names = seen.get(directory)
         if names is None:
             before = known.get(directory)
-            # If nothing was reported since the directory was asked for, it is as it was.
+            # If nothing was reported since the directory was read, it is unchanged.
             is_same = before is not None and same.get(directory) == before[0]
             names = seen[directory] = before[1] if before is not None and is_same else ask(directory, before)
         return names
@@ -102,7 +102,7 @@ def start_scan(secrets: SecretFiles) -> ListDirectory:
 
 
 def is_complete(names: Iterable[str]) -> bool:
-    """Return whether git may take a directory with these names for a git directory, whatever they hold."""
+    """Return whether git may accept a directory with these names as a git directory, whatever they contain."""
     lowercase = {name.casefold() for name in names}
     return any(needed <= lowercase for needed in GIT_DIRECTORY_SETS)
 
@@ -114,7 +114,7 @@ def _read_listing(directory: str, secrets: SecretFiles) -> DirectoryListing:
     git: list[str] = []
     count = 0
     with os.scandir(directory) as entries:
-        for count, entry in enumerate(entries, 1):  # noqa: B007 (how many there were)
+        for count, entry in enumerate(entries, 1):  # noqa: B007 (the number of entries)
             name = entry.name
             is_directory = entry.is_dir(follow_symlinks=False)
             if name.casefold() in GIT_NAMES:

@@ -1,7 +1,7 @@
-"""Directories whose changes the kernel reports: what did not change since it was looked at need not be asked for.
+"""Directories whose changes the kernel reports, so that unchanged ones need not be checked again.
 
-A report never makes a verdict. It only says which directories must be asked for again, as all of them are where the
-kernel reports nothing.
+Reports never decide anything. They only say which directories must be checked again; without kernel support, all of
+them are.
 """
 
 import os
@@ -14,32 +14,32 @@ from typing import Protocol
 from yarrow.platform import system
 
 MAX_ADDED = 500
-"""Directories that one look at a workspace adds, at about 7 microseconds each; later looks add the others."""
+"""Maximum directories added per scan, at about 7 microseconds each; later scans add the rest."""
 MAX_WATCHED = 16_384
-"""Directories that are watched in all; the others are asked for each time."""
+"""Maximum directories watched in total; the rest are checked every time."""
 PAUSE_SECONDS = 5.0
-"""How long nothing is watched after reports were lost, or after something was mounted."""
+"""Seconds without any watches after reports were lost, or after something was mounted."""
 RENEW_SECONDS = 600.0
-"""Age at which a full set of watches is given up for those of the workspaces that are looked at now."""
+"""Age in seconds at which a full set of watches is dropped in favor of the workspaces being scanned now."""
 
 DirectoryState = tuple[int, int, int]
-"""Device, number, and time of the last change."""
+"""Device, inode and change time."""
 
 
 class ChangeReports(Protocol):
-    """Changes in directories as the system reports them."""
+    """Source of directory changes reported by the system."""
 
     room: int
-    """Directories that may be added."""
+    """Number of directories that may be added."""
     devices: frozenset[int]
     """Devices of the file systems in which every change is reported."""
 
     def add(self, place: str | int) -> int:
-        """Report changes of a directory from now on; return the number that these have, negative for none."""
+        """Start reporting changes of a directory; return the number that identifies them, negative on failure."""
         ...
 
     def take(self) -> list[tuple[int, str, str]] | None:
-        """Return what changed since the last time, None when that is unknown."""
+        """Return the changes since the last call; None if they are unknown."""
         ...
 
     def close(self) -> object:
@@ -48,9 +48,9 @@ class ChangeReports(Protocol):
 
 
 class DirectoryWatches:
-    """Directories that are watched, and the states of those that did not change since they were asked for.
+    """Watched directories, and the states of those that did not change since they were checked.
 
-    A state counts as long as the directory, and all above it up to one that is asked for each time, are watched.
+    A state is valid as long as the directory and all its parents, up to one that is checked every time, are watched.
     """
 
     def __init__(self) -> None:
@@ -65,23 +65,23 @@ class DirectoryWatches:
         self._round += 1
         self._began = time.monotonic()
         self._added = 0
-        self._numbers: dict[str, int] = {}  # negative where changes are not reported
-        self._paths: dict[int, tuple[str, ...]] = {}  # several where one directory is mounted twice
+        self._numbers: dict[str, int] = {}  # negative if changes are not reported
+        self._paths: dict[int, tuple[str, ...]] = {}  # several if a directory is mounted more than once
         self._tops: dict[str, tuple[int, int]] = {}
         self._unchanged: dict[str, DirectoryState] = {}
 
     def enable(self) -> None:
-        """Watch directories from the next look on; until a first command was run, it would not be worth it."""
+        """Watch directories from the next scan on; before the first command that is not worthwhile."""
         self._is_wanted = True
 
     def begin_round(self) -> "WatchRound":
-        """Take in what changed until now, and return what one look at a workspace needs."""
+        """Process the changes so far, and return the object for one scan of a workspace."""
         with self._lock:
             changed = self._take_reports()
             return WatchRound(self, self._round, same=self._unchanged, changed=changed)
 
     def _take_reports(self) -> frozenset[str]:
-        """Return the directories in which names changed, and those that are others now."""
+        """Return the directories in which names changed, or that were replaced."""
         if self._changes is None:
             self._start()
             return frozenset()
@@ -100,7 +100,7 @@ class DirectoryWatches:
     def _start(self) -> None:
         if self._is_wanted and (now := time.monotonic()) >= self._resume_at:
             self._changes = system.open_directory_changes()
-            # A system that reports nothing is not asked before each look.
+            # A system without reports is not asked before each scan.
             self._resume_at = now + RENEW_SECONDS
             self._forget()
 
@@ -108,7 +108,7 @@ class DirectoryWatches:
         return 0 if self._changes is None else min(MAX_WATCHED, self._changes.room) - self._added
 
     def _drop_doubtful(self, reports: Iterable[tuple[int, str, str]]) -> Iterator[str]:
-        """Drop the states that reports made doubtful; yield the directories that must be read again."""
+        """Drop states made doubtful by reports; yield the directories that must be read again."""
         gone: dict[str, None] = {}
         for number, kind, name in reports:
             for path in self._paths.get(number, ()):
@@ -117,17 +117,17 @@ class DirectoryWatches:
                     gone[path] = None
                 elif kind == "names":
                     yield path
-                    # The directory of this name is another one now; a process may hold the one before, so that its own
-                    # report comes later.
+                    # The directory with this name was replaced; a process may still hold the old one, which delays its
+                    # own report.
                     if (entry := f"{path}/{name}") in self._numbers:
                         gone[entry] = None
         if gone:
             yield from self._drop(gone)
 
     def _drop(self, gone: Iterable[str]) -> set[str]:
-        """Drop directories with all that lies below them, and return these."""
+        """Drop directories with everything below them, and return all of these."""
         dropped = set(gone)
-        # A directory is added after the one above it, so one pass meets all.
+        # A directory is added after its parent, so one pass is enough.
         for path in self._numbers:
             if path.rpartition("/")[0] in dropped:
                 dropped.add(path)
@@ -141,7 +141,7 @@ class DirectoryWatches:
         return dropped
 
     def watch(self, path: str, *, may_add: bool) -> bool | None:
-        """Return whether changes of a directory are reported; None when it was not added yet."""
+        """Return whether changes of a directory are reported; None if this call added it."""
         with self._lock:
             number = self._numbers.get(path)
             if number is None and may_add and self._changes is not None and self._room() > 0:
@@ -154,7 +154,7 @@ class DirectoryWatches:
         if above is not None:
             number = -1 if above < 0 else changes.add(path)
         else:
-            # Nothing reports that another is put in its place, so it is known by its identity.
+            # Nothing reports that it is replaced, so it is recognized by its identity.
             with suppress(OSError):
                 descriptor = system.open_directory(path, follow=False)
                 try:
@@ -170,7 +170,7 @@ class DirectoryWatches:
             self._paths[number] = (*self._paths.get(number, ()), path)
 
     def confirm(self, path: str, state: DirectoryState, number: int) -> None:
-        """Take the state of a watched directory, unless something was reported since the look `number` began."""
+        """Store the state of a watched directory, unless something was reported since round `number` began."""
         with self._lock:
             top = self._tops.get(path)
             if top is not None:
@@ -181,7 +181,7 @@ class DirectoryWatches:
 
 
 class WatchRound:
-    """One look at a workspace."""
+    """One scan of a workspace."""
 
     def __init__(
         self, watches: DirectoryWatches, number: int, *, same: dict[str, DirectoryState], changed: frozenset[str]
@@ -192,10 +192,10 @@ class WatchRound:
         self.unchanged = same
         """States of directories that did not change."""
         self.changed = changed
-        """Directories of which an earlier look says nothing any more."""
+        """Directories whose cached listings are invalid."""
 
     def watch(self, path: str) -> bool:
-        """Watch a directory, before it is asked for; return whether changes of it are reported."""
+        """Watch a directory before it is checked; return whether its changes are reported."""
         is_watched = self._watches.watch(path, may_add=self._left > 0)
         if is_watched is None:
             self._left -= 1
@@ -203,9 +203,9 @@ class WatchRound:
         return bool(is_watched)
 
     def confirm(self, path: str, state: DirectoryState) -> None:
-        """Take the state that a watched directory has."""
+        """Store the current state of a watched directory."""
         self._watches.confirm(path, state, self._number)
 
 
 watches = DirectoryWatches()
-"""Those of this process: the system counts them by user."""
+"""The watches of this process; the system limits them by user."""

@@ -1,4 +1,4 @@
-"""Recognizes failures of a command that its sandbox caused, by what the command printed and what the host has."""
+"""Recognition of command failures caused by the sandbox, from the command's output and the state of the host."""
 
 import os
 import re
@@ -14,15 +14,15 @@ from yarrow.policy.sandbox.credential_paths import CredentialPaths
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 
 TAIL_CHARACTERS = 8_192
-"""Characters at the end of the output that are searched; errors come last."""
+"""Characters at the end of the output that are searched, since errors come last."""
 MAX_LINES = 200
-"""Lines of the tail that are searched."""
+"""Maximum lines of the tail that are searched."""
 MAX_PATHS = 64
-"""Paths of the output that are looked up on the host."""
+"""Maximum paths in the output that are looked up on the host."""
 SESSION_DIRECTORIES = (Path("/tmp"),)  # noqa: S108
-"""Places that are the session's own inside."""
+"""Paths inside that are the session's own."""
 CREDENTIAL_FILES = (".ssh", ".gnupg", ".git-credentials", ".netrc", ".config/git/credentials", ".config/gh")
-"""Files and directories below the home that hold keys."""
+"""Files and directories below the home that contain keys."""
 
 SYSTEM_CONFIG = Path("/etc/gitconfig")
 CREDENTIAL_VARIABLES = ("GIT_ASKPASS", "SSH_ASKPASS", "GH_TOKEN", "GITHUB_TOKEN", "GITLAB_TOKEN")
@@ -31,7 +31,7 @@ CREDENTIAL_VARIABLES = ("GIT_ASKPASS", "SSH_ASKPASS", "GH_TOKEN", "GITHUB_TOKEN"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _READ_ONLY = re.compile(r"\bread-only file ?system\b|\bEROFS\b|\[Errno 30\]", re.IGNORECASE)
 _BUSY = re.compile(
-    r"\bdevice or resource busy\b|\bEBUSY\b|\[Errno 16\]|^fatal: could not remove '",  # the last by `git rm`
+    r"\bdevice or resource busy\b|\bEBUSY\b|\[Errno 16\]|^fatal: could not remove '",  # the last one: `git rm`
     re.IGNORECASE,
 )
 _DENIED = re.compile(r"\bpermission denied\b|\bEACCES\b|\[Errno 13\]", re.IGNORECASE)
@@ -39,7 +39,7 @@ _MISSING = re.compile(
     r"^(?!.*(?:connect|socket|unix:)).*(?:\bno such file or directory\b|\bENOENT\b|\[Errno 2\]"
     r"|\bnot a directory\b|\bENOTDIR\b|\[Errno 20\]"
     r"|\bnot a git repository: |\bdoes not appear to be a git repository\b"
-    r"|\bunable to normalize alternate object path\b|\bcould not access '"  # the last by `git diff --no-index`
+    r"|\bunable to normalize alternate object path\b|\bcould not access '"  # the last one: `git diff --no-index`
     r"|\bdoes not (?:appear to )?exist\b|\bcannot find\b|\bnot found\b)",
     re.IGNORECASE,
 )
@@ -49,11 +49,11 @@ _PATH = re.compile(
     r"'([^']+)'|\"([^\"]+)\"|\u2018([^\u2019]+)\u2019|`([^`']+)['`]|([^\s:'\"\u2018\u2019,;()]*[/.][^\s:'\",;()]*)"
 )
 _FILE_LINE = re.compile(r"[^\s:]*[./][^\s:]*:(?:\d+:|\S)")
-"""Begins a line of a file, as `grep` prints it: an error has a space behind its first colon."""
+"""Start of a line in a file, as printed by `grep`; in an error, a space follows the first colon."""
 _SEARCH_ERROR = re.compile(r"(?:grep|egrep|fgrep|rg|ag|ack|find|du|tree): ")
-"""Begins an error of a program that passes over what it cannot read and does the rest."""
+"""Start of an error of a program that skips what it cannot read and does the rest."""
 _PROGRAM = re.compile(r"\S+: (?:line \d+: )?")
-"""Begins an error with the program that prints it."""
+"""Start of an error: the program that prints it."""
 _SOCKET = re.compile(r"(?:unix://)?(/[^\s:'\"()]+)")
 _GIT = re.compile(
     r"\bgit\b(?![/-])(?:\s+-[cC]\s+\S+|\s+-\S+)*\s+(?!log\b|show\b|diff\b|grep\b|blame\b|cat-file\b)[a-z]"
@@ -102,57 +102,57 @@ class FinishedCommand(Struct, frozen=True):
     output: str
     cwd: Path
     failed: bool
-    """Whether its exit code was not 0."""
+    """True if its exit code was not 0."""
 
 
 class SandboxRestrictions(Struct, frozen=True):
-    """What a sandbox kept from a command."""
+    """Restrictions that a sandbox imposed on a command."""
 
     spec: SandboxSpec
     guarded: tuple[Path, ...]
-    """Files and directories of the workspace that were mounted so that they could not be changed or moved."""
+    """Workspace files and directories that were mounted so that they could not be changed or moved."""
     masked: tuple[Path, ...]
-    """Files of secrets that could not be read."""
+    """Secret files that could not be read."""
 
     def is_read_only(self, path: Path) -> bool:
-        """Whether a write to a path fails inside and would not fail outside."""
+        """Return whether a write to a path fails inside but would not fail outside."""
         is_open = any(path.is_relative_to(root) for root in self.spec.writable) and self.guard(path) is None
         return not is_open and not self._is_private(path) and _writable(path)
 
     def _is_private(self, path: Path) -> bool:
-        """Whether a path is the session's own inside: not where it lies beside a root, in a directory made for that."""
+        """Return whether a path is the session's own inside; a directory created to hold the mount of a root is not."""
         tops = [place / path.relative_to(place).parts[0] for place in SESSION_DIRECTORIES if place in path.parents]
         return any(not any(root.is_relative_to(top) for root in self.spec.writable) for top in tops)
 
     def guard(self, path: Path) -> Path | None:
-        """Return the innermost of what is guarded that a path is or lies in."""
+        """Return the innermost guarded path that is, or contains, a path."""
         return max((one for one in self.guarded if path.is_relative_to(one)), key=_depth, default=None)
 
 
 class FailureEvidence(Struct, frozen=True):
-    """A command that ended, and the lines of its output that may say why it failed."""
+    """A finished command, and the lines of its output that may show why it failed."""
 
     finished: FinishedCommand
     restrictions: SandboxRestrictions
     lines: list[str]
 
     def has_line_like(self, pattern: re.Pattern[str]) -> bool:
-        """Whether a line begins as a pattern says."""
+        """Return whether a pattern matches at the start of a line."""
         return any(map(pattern.match, self.lines))
 
     def lines_with(self, pattern: re.Pattern[str]) -> list[str]:
-        """Return the lines that hold what a pattern says."""
+        """Return the lines that contain a match of a pattern."""
         return [line for line in self.lines if pattern.search(line)]
 
 
 Detector = Callable[[FailureEvidence], str]
-"""Returns what the sandbox kept from a command, as the end of a sentence; empty when that is not why it failed."""
+"""Returns the restriction that made a command fail, as the end of a sentence; empty if it does not apply."""
 
 
 def explain_failure(ran: FinishedCommand, limits: SandboxRestrictions) -> str:
-    """Return what the sandbox kept from a command that failed, empty when nothing says that it did.
+    """Return the restriction that made a command fail; empty if there is no sign of one.
 
-    A command whose last part succeeded failed only where git says so on a line of its own.
+    A command whose last part succeeded counts as failed only if git reports an error on a line of its own.
     """
     if not ran.failed and not _GIT.search(ran.command):
         return ""
@@ -196,18 +196,16 @@ def _protected_path(seen: FailureEvidence) -> str:
             return f"{_display_path(guarded, seen)} is protected"
         if path in seen.restrictions.masked:
             return f"{_display_path(path, seen)} is closed to commands"
-        if path.is_relative_to(seen.restrictions.spec.home) and os.path.lexists(
-            path
-        ):  # a file of settings that is shown
+        if path.is_relative_to(seen.restrictions.spec.home) and os.path.lexists(path):  # a mounted settings file
             return f"{_display_path(path, seen)} is protected"
     return ""
 
 
 def _hidden_path(seen: FailureEvidence) -> str:
-    """Return what is there for the user and not for commands, but for places of keys."""
+    """Return a path that exists for the user but not for commands, except credential paths."""
     keys = CredentialPaths.for_home(seen.restrictions.spec.home)
     for path in _paths_in(seen, _MISSING):
-        for one in (path, *([path.parent] if os.access(path.parent, os.W_OK) else [])):  # where it would be made
+        for one in (path, *([path.parent] if os.access(path.parent, os.W_OK) else [])):  # parent of a new file
             if os.path.lexists(one) and not keys.has(str(one)) and not _is_visible(one, seen.restrictions.spec):
                 return f"{_display_path(one, seen)} is hidden from commands"
     return ""
@@ -238,7 +236,7 @@ def _masked_file(seen: FailureEvidence) -> str:
     for path in _paths_in(seen, _DENIED):
         if path in seen.restrictions.masked and os.access(path, os.R_OK):
             return f"{_display_path(path, seen)} is closed to commands"
-    names = {path.name for path in _paths_in(seen, _SPECIAL)}  # a copy of what covers it
+    names = {path.name for path in _paths_in(seen, _SPECIAL)}  # a copy of the cover
     return next(
         (
             f"{_display_path(path, seen)} is closed to commands"
@@ -263,30 +261,30 @@ GIT_DETECTORS: tuple[Detector, ...] = (
     _protected_path,
     _read_only,
 )
-"""Causes for which git fails; in order, the first that is found counts."""
+"""Causes of git failures; the first match counts."""
 OTHER_DETECTORS: tuple[Detector, ...] = (_no_socket, _masked_file, _no_setuid, _hidden_path)
 
 
 def _paths_in(seen: FailureEvidence, pattern: re.Pattern[str]) -> Iterator[Path]:
-    """Yield the paths, as they may be meant, of the lines that hold what a pattern says."""
+    """Yield possible absolute paths from the lines that match a pattern."""
     places = [seen.finished.cwd, *_named_directories(seen.finished)]
     lines = _error_lines(seen, pattern)
     for count, found in enumerate(one for line in lines for one in _PATH.finditer(line, _message_start(line))):
         if count >= MAX_PATHS:
             return
         for place in places:
-            with suppress(ValueError):  # a NUL, or what no file name can hold
+            with suppress(ValueError):  # a NUL, or a character that is invalid in file names
                 yield Path(os.path.realpath(place / next(filter(None, found.groups()))))
 
 
 def _message_start(line: str) -> int:
-    """Return where the message of an error begins: after the program, unless that is the one path that it names."""
+    """Return the start of an error's message: after the program, unless the program is the only path in the line."""
     program = _PROGRAM.match(line)
     return program.end() if program and _PATH.search(line, program.end()) else 0
 
 
 def _error_lines(seen: FailureEvidence, pattern: re.Pattern[str]) -> list[str]:
-    """Return the lines that hold what a pattern says, without lines of files that a search found."""
+    """Return the lines that match a pattern, except lines of files found by a search."""
     return [line for line in seen.lines_with(pattern) if not _FILE_LINE.match(line) and not _SEARCH_ERROR.match(line)]
 
 
@@ -295,7 +293,7 @@ def _display_path(path: Path, seen: FailureEvidence) -> str:
 
 
 def _named_directories(ran: FinishedCommand) -> list[Path]:
-    """Return the directories that a command names after `cd` or `-C`, where its errors may count from."""
+    """Return the directories named after `cd` or `-C` in a command, since paths in errors may be relative to them."""
     named = re.findall(r"(?:\bcd|\s-C)\s+([^\s;&|'\"]+)", ran.command)
     return [ran.cwd / os.path.expanduser(name) for name in named[:4]]  # noqa: PTH111 (a text)
 
@@ -305,14 +303,14 @@ def _depth(path: Path) -> int:
 
 
 def _writable(path: Path) -> bool:
-    """Whether this process may write to a path, or make it where it is missing."""
+    """Return whether this process may write to a path, or create it if it is missing."""
     while not os.path.lexists(path) and path != path.parent:
         path = path.parent
     return os.access(path, os.W_OK)
 
 
 def _socket(name: str) -> Path | None:
-    """Return the real path of a socket of the host, None when there is none of that name."""
+    """Return the real path of a socket on the host; None if there is none with that name."""
     try:
         path = Path(os.path.realpath(name))
     except (OSError, ValueError):

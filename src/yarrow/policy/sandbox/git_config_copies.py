@@ -1,7 +1,7 @@
-"""Copies of git's configuration that commands change in place of the user's file, which takes over harmless changes.
+"""Copies of git configurations that commands change instead of the user's files; harmless changes are carried over.
 
-Inside, `.git/config` is a symlink to the copy: git renames its lock file over what the symlink leads to, and the kernel
-refuses a rename over a mounted file.
+Inside, `.git/config` is a symlink to the copy: git renames its lock file over the symlink's target, whereas the kernel
+refuses to rename a file over a mounted one.
 """
 
 import os
@@ -23,24 +23,24 @@ from yarrow.policy.sandbox.mounts import BindMount
 from yarrow.policy.sandbox.quarantine import Quarantine, QuarantineEntry
 
 MAX_COPIES = 16
-"""Configurations that one command can change; later ones are read-only."""
+"""Maximum configurations that one command can change; later ones are read-only."""
 SANDBOX_DIRECTORY = "/tmp/.yarrow-git"  # noqa: S108 (in the session's own)
 """Directory of the copies, as commands see it."""
 COPIES, LINKS = "configs", "links"
-"""Directories of a session with the copies of each command, and with the symlinks to them."""
+"""Session directories for the copies of each command, and for the symlinks to them."""
 GIT_COMMAND = re.compile(r"\bgit\b")
 CHANGING_WORDS = re.compile(
     r"\b(?:config|remote|branch|push|set-upstream|switch|checkout|submodule|worktree|init|lfs|flow|sparse-checkout|"
     r"maintenance)\b"
 )
-"""Words after `git` of a command that may change a configuration; only then is a process spent on that."""
+"""Pattern of words after `git` in a command that may change a configuration; only then a process is spent on it."""
 OTHER_PROGRAMS = re.compile(r"\b(?:gh|husky|hub)\b")
-"""Other programs that change configurations."""
+"""Pattern of other programs that change configurations."""
 MOUNT_PROGRAM = Path(platform.__file__).with_name("symlink_mount.py")
 """Program that mounts symlinks, run by path."""
 SYSTEM_PYTHON = "/usr/bin/python3"
 GUARDS_MARK = "--guards"
-"""Word in the command line of the launcher that stands for the guards of the user's files."""
+"""Placeholder in the launcher's command line for the read-only mounts of the user's files."""
 FILE_MODE = re.compile(rb"^([ \t]*filemode[ \t]*=[ \t]*)(true|false)\b", re.MULTILINE | re.IGNORECASE)
 EXECUTES_REASON = "it changes settings by which git executes or reads something"
 CHANGED_REASON = "the file was changed by another program while the command ran"
@@ -54,19 +54,19 @@ class GitConfigCopy(Struct, frozen=True):
     original: bytes
     """Content before the command."""
     copy: Path
-    """The copy, outside of the sandbox."""
+    """Path of the copy outside the sandbox."""
 
 
 class GitConfigCopies(Struct, frozen=True):
     """The copies that one command can change."""
 
     interpreter: str
-    """Python that mounts the symlinks."""
+    """Python interpreter that mounts the symlinks."""
     directory: Path
     links: tuple[Path, ...]
     copies: tuple[GitConfigCopy, ...]
     sets_file_mode: bool
-    """Whether the command names `core.fileMode`; else git has changed it because it found a symlink."""
+    """True if the command names `core.fileMode`; otherwise git changed it only because it found a symlink."""
 
     @property
     def configs(self) -> frozenset[Path]:
@@ -78,14 +78,14 @@ class GitConfigCopies(Struct, frozen=True):
         return BindMount(str(self.directory), SANDBOX_DIRECTORY, writable=True)
 
     def wrap_launcher(self, guards: Sequence[str], program: Sequence[str]) -> list[str]:
-        """Return the command line that mounts the symlinks and becomes a program; `guards` are for where it cannot."""
+        """Return the command line that mounts the symlinks and runs `program`; `guards` are used if mounting fails."""
         pairs = zip(self.links, self.copies, strict=True)
         links = [word for link, copy in pairs for word in (str(link), str(copy.config))]
         words = [GUARDS_MARK, str(len(links)), *links, str(len(guards)), *guards, *program]
         return [self.interpreter, "-I", "-S", str(MOUNT_PROGRAM), *words]
 
     def apply_changes(self, quarantine: Quarantine) -> list[QuarantineEntry]:
-        """Replace the user's files by the copies with harmless changes; quarantine others and return the entries."""
+        """Copy harmless changes to the user's files; quarantine the other copies and return their entries."""
         entries: list[QuarantineEntry] = []
         for copy in self.copies:
             content = _read(self.directory, copy.copy)
@@ -104,9 +104,9 @@ class GitConfigCopies(Struct, frozen=True):
 def copy_git_configs(
     fixed: Iterable[Path], session_dir: Path, roots: Sequence[Path], *, command: str
 ) -> GitConfigCopies | None:
-    """Return copies of the configurations among some read-only files; None where the command changes none.
+    """Return copies of the configurations among some read-only files; None if the command changes none.
 
-    None too where Python lies in the workspace: a command could change what would run outside the sandbox.
+    Also None if Python lies in the workspace: a command could change what would run outside the sandbox.
     """
     if not _may_change(command) or (interpreter := _interpreter(roots)) is None:
         return None
@@ -128,13 +128,13 @@ def copy_git_configs(
 
 
 def _with_file_mode(content: bytes, before: bytes) -> bytes:
-    """Return a configuration with the former `core.fileMode`: `git init` tries the mode of the file, here a symlink."""
+    """Return a configuration with the earlier `core.fileMode`, which `git init` changes if the file is a symlink."""
     known = FILE_MODE.search(before)
     return content if known is None else FILE_MODE.sub(lambda found: found[1] + known[2], content)
 
 
 def _may_change(command: str) -> bool:
-    """Whether a command may change a configuration; each search passes over the command once."""
+    """Return whether a command may change a configuration; each search scans the command once."""
     git = GIT_COMMAND.search(command)
     return OTHER_PROGRAMS.search(command) is not None or (
         git is not None and CHANGING_WORDS.search(command, git.end()) is not None
@@ -150,7 +150,7 @@ def _link(directory: Path, number: int) -> Path:
 
 
 def _interpreter(roots: Sequence[Path]) -> str | None:
-    """Return a Python that can be run, and of which no part lies in the workspace."""
+    """Return a usable Python interpreter of which no part lies in the workspace."""
     if any(_lies_in(path, roots) for path in (os.__file__, str(MOUNT_PROGRAM))):
         return None
     found = map(os.path.realpath, (sys.executable, SYSTEM_PYTHON))
@@ -163,7 +163,7 @@ def _lies_in(path: str, roots: Sequence[Path]) -> bool:
 
 
 def _read(root: Path, path: Path) -> bytes | None:
-    """Return what a file below a directory holds; None for a symlink, or what is no file or too large."""
+    """Return the content of a file below a directory; None if it is a symlink, not a regular file or too large."""
     try:
         with os.fdopen(open_beneath(root, path, os.O_RDONLY | system.BASE_FLAGS | system.NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -175,7 +175,7 @@ def _read(root: Path, path: Path) -> bytes | None:
 
 
 def _replace(copy: GitConfigCopy, content: bytes) -> bool:
-    """Replace the user's file under git's own lock; return whether it still was what the command found."""
+    """Replace the user's file under git's own lock; return whether it was unchanged since the command started."""
     try:
         directory = open_directory(Path("/"), copy.config.parent)
     except OSError:
@@ -191,7 +191,7 @@ def _replace(copy: GitConfigCopy, content: bytes) -> bool:
             system.replace_at(directory, lock, copy.config.name)
         else:
             system.unlink_at(directory, lock)
-    except FileExistsError:  # another git is writing it
+    except FileExistsError:  # another git process is writing it
         return False
     except OSError:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Work tree that the configuration of a git directory names: only the directory's own one is harmless."""
+"""Check of the `core.worktree` setting of git directories: only a directory's own work tree is harmless."""
 
 import os
 import re
@@ -10,13 +10,13 @@ from yarrow.policy.sandbox.directory_scan import is_complete
 from yarrow.policy.sandbox.git_files import read_gitfile
 
 MODULES = re.compile(r"(?P<top>.+)/\.git/modules/.+")
-"""Git directory of a submodule."""
+"""Pattern of a submodule's git directory."""
 
 
 def is_own_worktree(directory: Path, tree: str, roots: Sequence[Path]) -> bool:
-    """Whether `core.worktree` of a git directory names the directory that holds or names that git directory as `.git`.
+    """Return whether `core.worktree` names the directory whose `.git` is, or points to, that git directory.
 
-    With any other one a checkout would write where commands cannot. A submodule that is not checked out has an empty
+    With any other value, a checkout would write where commands cannot. A submodule that is not checked out has an empty
     work tree, or none.
     """
     if not tree or re.search(CONTROL_CHARACTERS, tree) or "\t" in tree:
@@ -49,7 +49,7 @@ def _may_be_git_directory(place: Path) -> bool:
 
 
 def _git_directory_named_by(git: Path) -> Path | None:
-    """Return the git directory that a symlink or file `.git` leads to."""
+    """Return the git directory that a `.git` symlink or file points to."""
     try:
         return Path(os.path.realpath(git if git.is_dir() else read_gitfile(git)))
     except (OSError, ValueError):
@@ -57,7 +57,7 @@ def _git_directory_named_by(git: Path) -> Path | None:
 
 
 def _is_unused(tree: Path, top: Path) -> bool:
-    """Whether nothing is in the work tree of a submodule of a repository, nor is it one of hidden settings."""
+    """Return whether a submodule's work tree is below the repository, in no hidden directory, and empty or missing."""
     if tree == top or not tree.is_relative_to(top):
         return False
     if any(name.startswith(".") for name in tree.relative_to(top).parts):

@@ -1,7 +1,7 @@
 """Git directories of a workspace, and what git would execute or obey in each.
 
-A directory counts by its names alone (`HEAD`, `objects` and `refs`, or `HEAD` and `commondir`), whatever these hold and
-whether they are symlinks: that is more than any implementation of git accepts.
+A directory counts by its names alone (`HEAD`, `objects` and `refs`, or `HEAD` and `commondir`), whatever they contain
+and even if they are symlinks: that is more than any implementation of git accepts.
 """
 
 import hashlib
@@ -32,15 +32,15 @@ from yarrow.policy.sandbox.git_files import git_directory_of, read_content, read
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 MAX_DIRECTORIES = 100_000
-"""Directories of a workspace that are looked at before a command, the nearest first; the rest is not judged."""
+"""Maximum directories scanned in a workspace before a command, nearest first; the rest is not judged."""
 CONFIG_FILES = ("config", "config.worktree")
 SAMPLE_SUFFIX = ".sample"
 """Suffix of hooks that git does not run."""
 MAX_HASHED_BYTES = 67_108_864
-"""Bytes of a hook that are hashed; a larger one is identified by its size and number besides."""
+"""Maximum bytes of a hook that are hashed; the digest of a larger one also covers its size and inode."""
 EMPTY_LISTING = DirectoryListing(0, (), ())
 NESTED_GIT_DIRECTORY = r"/\.git/(?:modules|worktrees)/"
-"""Where git keeps git directories inside another, complete or not."""
+"""Pattern of paths at which git keeps git directories inside another, complete or not."""
 NOT_GIT_DIRECTORY = r"/(?:refs|objects|logs|lfs)/"
 
 
@@ -49,20 +49,20 @@ class PathDigest(Struct, frozen=True):
 
     path: Path
     digest: str
-    """Hash of what it holds, or of what it leads to; identity of a directory that cannot be listed."""
+    """Hash of the file or of a symlink's target; identity of a directory that cannot be listed."""
 
 
 class GitScan(Struct, frozen=True):
-    """The directories of a workspace that have names of git."""
+    """The directories of a workspace that contain git names."""
 
     git_names: dict[Path, tuple[str, ...]]
-    """These names, by directory."""
+    """Git names, by directory."""
     linked: dict[Path, tuple[Path, ...]]
-    """Files and symlinks called `.git`, by the directory that they lead to."""
+    """Files and symlinks named `.git`, by the directory they point to."""
     unscanned: frozenset[Path]
-    """Directories that were not looked into."""
+    """Directories that were not scanned."""
     unreadable: frozenset[PathDigest]
-    """Directories that cannot be listed, or cannot be entered and have names of git."""
+    """Directories that cannot be listed, or that contain git names and cannot be entered."""
 
 
 def scan_git_directories(
@@ -73,10 +73,10 @@ def scan_git_directories(
     closed: Collection[PathDigest] | None = None,
     lister: ListDirectory | None = None,
 ) -> GitScan:
-    """Look at all directories below some roots, except `but`; without it at most at `MAX_DIRECTORIES`.
+    """Scan all directories below some roots, except `but`; without it, about `MAX_DIRECTORIES` at most.
 
-    If `closed` is given, directories that cannot be listed are opened to their owner, unless they are among these: git
-    needs no list to find what it executes. `lister` is used in place of one of its own.
+    If `closed` is given, directories that cannot be listed are made accessible to their owner, unless they are in it:
+    git can find what it executes without listing. `lister` replaces the default one.
     """
     lister = lister or start_scan(secrets)
     avoided = frozenset(map(str, but or ()))
@@ -105,7 +105,7 @@ def scan_git_directories(
 def _list_git_directory(
     directory: str, closed: Collection[PathDigest] | None, lister: ListDirectory, *, tops: frozenset[str]
 ) -> DirectoryListing | PathDigest:
-    """Return what a directory holds; a part where git's names in it, or all, are out of reach."""
+    """Return the listing of a directory, or its digest if its git names, or all names, are inaccessible."""
     try:
         found = lister(directory)
     except OSError as error:
@@ -125,7 +125,7 @@ def _open_unlisted(
     *,
     opened: Callable[[], DirectoryListing | None],
 ) -> DirectoryListing | PathDigest:
-    """Return what a directory holds once it is opened, else a part where it cannot be listed; nothing if it is gone."""
+    """Return the listing of a directory once accessible, its digest if that fails, an empty listing if it is gone."""
     if not isinstance(error, PermissionError):
         return EMPTY_LISTING
     part = PathDigest(Path(directory), _identity(directory))
@@ -133,7 +133,7 @@ def _open_unlisted(
 
 
 def _list_opened(directory: str, tops: frozenset[str], lister: ListDirectory) -> DirectoryListing | None:
-    """Return what a directory holds once it is opened to its owner; None where that is impossible."""
+    """Return the listing of a directory after making it accessible to its owner; None if that is impossible."""
     _open_with_parent(directory, tops)
     with suppress(OSError):
         return lister(directory)
@@ -141,7 +141,7 @@ def _list_opened(directory: str, tops: frozenset[str], lister: ListDirectory) ->
 
 
 def _open_with_parent(directory: str, tops: frozenset[str]) -> None:
-    """Let the owner list and enter a directory, and enter the one above it unless that lies outside of the roots."""
+    """Let the owner list and enter a directory, and enter its parent unless that lies outside the roots."""
     above = (directory.rpartition("/")[0],) if directory not in tops else ()
     for place in (*above, directory):
         with suppress(OSError):
@@ -157,7 +157,7 @@ def _identity(directory: str) -> str:
 
 
 def is_owned_by_user(directory: Path) -> bool:
-    """Whether a directory is of the user whom commands run as; what others own, they cannot have made."""
+    """Return whether a directory belongs to the commands' user; commands cannot have made one that does not."""
     try:
         return system.is_owned(directory.lstat())
     except OSError:
@@ -165,7 +165,7 @@ def is_owned_by_user(directory: Path) -> bool:
 
 
 def outermost(roots: Sequence[Path]) -> list[str]:
-    """Return the roots that lie in no other."""
+    """Return the roots that are not inside another root."""
     return [str(root) for root in dict.fromkeys(roots) if not any(one in roots for one in root.parents)]
 
 
@@ -173,7 +173,7 @@ def _linked_directories(names: dict[Path, tuple[str, ...]]) -> dict[Path, tuple[
     linked: dict[Path, tuple[Path, ...]] = {}
     for directory, git in names.items():
         for path in (directory / name for name in git if name.casefold() == ".git"):
-            # As git reads it; what leads nowhere is judged as a pointer.
+            # Resolved as git does; a dangling one is judged as a pointer.
             with suppress(OSError, ValueError):
                 if path.is_symlink() or path.is_file():
                     target = Path(os.path.realpath(git_directory_of(path)))
@@ -182,7 +182,7 @@ def _linked_directories(names: dict[Path, tuple[str, ...]]) -> dict[Path, tuple[
 
 
 def module_directories(repository: Path) -> Iterator[Path]:
-    """Yield the own directories of submodules and worktrees."""
+    """Yield the git directories of submodules and worktrees."""
     for kind in ("modules", "worktrees"):
         for directory, names, files in os.walk(repository / kind):
             if "HEAD" in files:
@@ -191,7 +191,7 @@ def module_directories(repository: Path) -> Iterator[Path]:
 
 
 def may_be_git_directory(directory: Path, names: Sequence[str]) -> bool:
-    """Whether git may run something of a directory, now or once the user completes it by `git init` or the like."""
+    """Return whether git may execute something in a directory now, or once the user completes it (`git init`)."""
     if is_complete(names) or directory.name.casefold() == ".git":
         return True
     below = re.search(NESTED_GIT_DIRECTORY, path := str(directory), re.IGNORECASE)
@@ -201,9 +201,9 @@ def may_be_git_directory(directory: Path, names: Sequence[str]) -> bool:
 def executed_parts(
     directory: Path, roots: Sequence[Path], skipped: frozenset[Path] = frozenset()
 ) -> Iterator[PathDigest]:
-    """Yield what git would execute, or obey in order to execute, of a git directory.
+    """Yield what git would execute in a git directory, or obey to find what to execute.
 
-    What lies outside of `roots`, or at or below one of `skipped`, cannot have been changed and is left out.
+    Anything outside `roots`, or at or below one of `skipped`, cannot have been changed and is omitted.
     """
     for path in _executed_paths(directory, roots):
         is_kept = path in skipped or any(above in skipped for above in path.parents)
@@ -212,7 +212,7 @@ def executed_parts(
 
 
 def included_only_by(directory: Path, planted: Sequence[Path]) -> set[Path]:
-    """Return the files that planted configurations of a git directory include, and no other one of it does."""
+    """Return the files included only by planted configurations of a git directory."""
     common = common_directory(directory)
     places = [directory] if common is None else [directory, common]
     configurations = [path for place in places for name in CONFIG_FILES if os.path.lexists(path := place / name)]
@@ -225,7 +225,7 @@ def included_only_by(directory: Path, planted: Sequence[Path]) -> set[Path]:
 
 
 def is_within(path: Path, roots: Sequence[Path]) -> bool:
-    """Whether a path lies at or below a root."""
+    """Return whether a path lies at or below a root."""
     return any(path.is_relative_to(root) for root in roots)
 
 
@@ -235,7 +235,7 @@ def _executed_paths(directory: Path, roots: Sequence[Path]) -> Iterator[Path]:
         places.append(common)
         is_direct = str(common) == os.path.normpath(directory / read_path(directory / "commondir"))
         if not is_direct or not is_within(common, roots):
-            yield directory / "commondir"  # a symlink on the way can be exchanged for another
+            yield directory / "commondir"  # a symlink on the way can be replaced by another
     elif os.path.lexists(directory / "commondir"):
         yield directory / "commondir"
     for place in places:
@@ -254,19 +254,19 @@ def _configurations(directory: Path, place: Path, roots: Sequence[Path]) -> Iter
 
 
 def _is_harmless(config: Path, directory: Path, roots: Sequence[Path]) -> bool:
-    """Whether git runs nothing for a configuration, and writes to no other work tree than that of its directory."""
+    """Return whether a configuration makes git run nothing and write to no work tree but that of its directory."""
     found = harmless_settings(config)
     if found is None:
         return False
     trees = [setting.value for setting in found if (setting.section, setting.key) == ("core", "worktree")]
-    # With it git reads the paths of a shared configuration from the directory of each worktree.
+    # With it, git resolves paths in a shared configuration relative to each worktree's git directory.
     is_split = any((setting.section, setting.key) == ("extensions", "worktreeconfig") for setting in found)
     bases = {config.parent, directory} if is_split else {config.parent}
     return all(is_own_worktree(base, tree, roots) for tree in trees for base in bases)
 
 
 def harmless_settings_text(config: Path, roots: Sequence[Path]) -> bytes | None:
-    """Return what is harmless of a configuration, as one; None for nothing, and where git may read it otherwise."""
+    """Return the harmless settings of a configuration as text; None if none, or if git may read it differently."""
     if config.name not in CONFIG_FILES or not config.is_file() or config.is_symlink():
         return None
     found = parse_settings(decode_config(read_content(config, CONFIG_BYTES)))
@@ -301,7 +301,7 @@ def _hooks(place: Path) -> Iterator[Path]:
 
 
 def common_directory(directory: Path) -> Path | None:
-    """Return the real directory that `commondir` of a git directory names; None without one that can be followed."""
+    """Return the real path of the directory named by a git directory's `commondir`; None if there is none to follow."""
     try:
         return Path(os.path.realpath(directory / read_path(directory / "commondir")))
     except (OSError, ValueError):
@@ -309,7 +309,7 @@ def common_directory(directory: Path) -> Path | None:
 
 
 def digest_path(path: Path) -> str:
-    """Return a hash of a file, a directory (its files) or a symlink (also of what it leads to)."""
+    """Return a hash of a file, of a directory with its files, or of a symlink with its target."""
     hashed = hashlib.sha256()
     with suppress(OSError):
         status = path.lstat()

@@ -1,4 +1,4 @@
-"""Files of git's own: their names, and those of linked worktrees."""
+"""Files that git itself maintains: paths in them, and the registrations of linked worktrees."""
 
 import errno
 import os
@@ -12,15 +12,15 @@ from pathlib import Path
 from yarrow.platform import system
 
 MAX_PATH_BYTES = 8_192
-"""Maximum bytes of a file that holds a path."""
+"""Maximum bytes of a file that contains a path."""
 GITFILE_PREFIX = "gitdir: "
-"""Beginning of a file `.git`."""
+"""Prefix of a `.git` file."""
 
 
 def read_content(path: Path, most: int, *, start: int = 0, follows: bool = False) -> bytes:
-    """Return at most `most` bytes of a file from an offset; empty for what is no file.
+    """Return at most `most` bytes of a file from an offset; empty if it is not a regular file.
 
-    A symlink counts as no file, unless `follows` is set.
+    A symlink counts as not regular unless `follows` is set.
     """
     flags = os.O_RDONLY | system.NONBLOCK | system.BASE_FLAGS
     try:
@@ -34,12 +34,12 @@ def read_content(path: Path, most: int, *, start: int = 0, follows: bool = False
 
 
 def git_directory_of(git: Path) -> Path:
-    """Return the git directory that a path `.git` is or names. Raises OSError, and ValueError for what git refuses."""
+    """Return the git directory that a `.git` path is or names. Raises OSError, and ValueError if git rejects it."""
     return git if git.is_dir() else read_gitfile(git)
 
 
 def read_gitfile(file: Path) -> Path:
-    """Return the directory that a file `.git` names. Raises OSError, and ValueError for what git refuses."""
+    """Return the directory named by a `.git` file. Raises OSError, and ValueError if git rejects it."""
     text = read_path(file)
     if not text.startswith(GITFILE_PREFIX):
         raise ValueError(f"{file} does not begin with {GITFILE_PREFIX!r}")
@@ -47,11 +47,11 @@ def read_gitfile(file: Path) -> Path:
 
 
 def read_path(file: Path) -> str:
-    """Return the path that a file of git holds, as git reads it. Raises OSError, and ValueError for a longer file.
+    """Return the path in a file as git reads it. Raises OSError, and ValueError if the file is too long.
 
-    Git keeps blanks, drops ends of lines at the end, and stops at a NUL; the name need not be UTF-8.
+    Git keeps blanks, removes trailing newlines, and stops at a NUL; the name need not be UTF-8.
     """
-    if not file.is_file():  # a FIFO would wait
+    if not file.is_file():  # a FIFO would block
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(file))
     with file.open("rb") as opened:
         content = opened.read(MAX_PATH_BYTES + 1)
@@ -65,21 +65,21 @@ KEEP_WORKTREES_SETTINGS = {
     "gc.reflogExpireUnreachable": "never",
     "gc.worktreePruneExpire": "never",
 }
-"""Settings with which `git gc` does not write to the guarded directories of other worktrees, where it would fail."""
+"""Settings that keep `git gc` from writing to the guarded directories of other worktrees, where it would fail."""
 MAX_ENTRIES = 20_000
-"""Entries of a session's home and /tmp that are looked at for worktrees; later ones stay registered until a prune."""
+"""Maximum entries of a session's home and /tmp searched for worktrees; others stay registered until a prune."""
 
 
 def has_other_worktrees(fixed: Iterable[Path]) -> bool:
-    """Whether read-only directories of a workspace include one of a worktree that lies elsewhere."""
+    """Return whether the read-only directories of a workspace include that of a worktree located elsewhere."""
     return any(path.parent.name == "worktrees" for path in fixed)
 
 
 def forget_worktrees(places: Sequence[tuple[Path, Path]], roots: Sequence[Path]) -> list[Path]:
-    """Remove the registration of each worktree that ends with a session, and return where commands saw them.
+    """Remove the registration of each worktree that ends with a session, and return the paths commands saw.
 
-    Without that a branch stays checked out in a directory that no longer exists. `places` are directories of the
-    session with their paths inside; only registrations below `roots` are removed, which commands could write anyway.
+    Otherwise a branch would stay checked out in a directory that no longer exists. `places` are session directories
+    with their paths inside; only registrations below `roots`, which commands could write anyway, are removed.
     """
     forgotten: list[Path] = []
     for directory, inside in places:
@@ -92,7 +92,7 @@ def forget_worktrees(places: Sequence[tuple[Path, Path]], roots: Sequence[Path])
 
 
 def _find_registration(file: Path, seen: Path, roots: Sequence[Path]) -> Path | None:
-    """Return the directory in a repository that a worktree belongs to; None for one that the user has."""
+    """Return the directory of a worktree in its repository; None if the worktree is the user's."""
     try:
         directory = read_gitfile(file)
         is_named_back = Path(read_path(directory / "gitdir")) == seen

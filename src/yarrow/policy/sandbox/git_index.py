@@ -1,4 +1,4 @@
-"""Index of a git repository: which files it tracks, and whether a file is as recorded there."""
+"""Index of a git repository: which files it tracks, and whether a file matches its record."""
 
 import hashlib
 import os
@@ -15,29 +15,29 @@ from yarrow.policy.sandbox.git_files import git_directory_of
 MAX_INDEX_BYTES = 67_108_864
 """Maximum bytes read of an index."""
 MAX_COMPRESSED_ENTRIES = 20_000
-"""Entries looked at of an index of version 4, which are read one by one; a name behind them is in doubt."""
+"""Maximum entries read of a version 4 index, which must be parsed sequentially; a name beyond them is unknown."""
 MAX_RECORDED_BYTES = 1_048_576
 """Maximum bytes of a file that is compared with the index; a larger one counts as changed."""
 SETTLED_NANOSECONDS = 2_000_000_000
-"""Age of the last change from which on a later change shows in the time of change."""
+"""Age of the last change, in nanoseconds, from which on another change shows in the change time."""
 _LONGEST_NAME, _EXTENDED = 0xFFF, 0x4000
 _HEADER, _FLAGS = struct.Struct(">4sII"), struct.Struct(">H")
 _STATUS_BYTES, _SHA1_BYTES, _LONGEST_ID = 40, 20, 32
 _UNKNOWN = (b"",)
-"""Entries of an index that cannot be read."""
+"""Result for an index that cannot be read."""
 StatIdentity = tuple[int, int, int, int]
-"""Device, inode, time of change and size."""
+"""Device, inode, change time and size."""
 
 
 def is_tracked(path: Path) -> bool:
-    """Return whether the index of the repository that a file lies in names it; an index in doubt does."""
+    """Return whether the index of a file's repository contains it; true if the index cannot be read."""
     return bool(_entries_of(path))
 
 
 def is_recorded(path: Path) -> bool:
-    """Return whether a file holds what the index records of it, so that git shows its content to whoever asks.
+    """Return whether a file's content matches the index, so that git shows it to anyone who asks.
 
-    A file in the form of a filter, such as one that git encrypts, differs from its record.
+    A file transformed by a filter, such as one that git encrypts, differs from its record.
     """
     entries = _entries_of(path)
     if not entries or entries == _UNKNOWN:
@@ -54,7 +54,7 @@ def is_recorded(path: Path) -> bool:
 
 
 def _entries_of(path: Path) -> tuple[bytes, ...]:
-    """Return the last bytes of the id of each entry that the index of its repository has of a file."""
+    """Return the bytes that end with the object id, for each entry of a file in its repository's index."""
     for above in path.parents:
         git = above / ".git"
         if os.path.lexists(git):
@@ -75,7 +75,7 @@ def _stat_identity(status: os.stat_result) -> StatIdentity:
 
 @lru_cache(maxsize=256)
 def _blob_ids(path: Path, _now: StatIdentity) -> tuple[bytes, ...]:
-    """Return the ids that git gives to the content of a file; none when it cannot be read."""
+    """Return the ids that git assigns to a file's content; empty if it cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | system.NOFOLLOW | system.BASE_FLAGS | system.NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
@@ -88,7 +88,7 @@ def _blob_ids(path: Path, _now: StatIdentity) -> tuple[bytes, ...]:
 
 @lru_cache(maxsize=256)
 def _read_entries(index: str, name: bytes, _now: StatIdentity) -> tuple[bytes, ...]:
-    """Return the entries of a name; they are remembered until the index changes."""
+    """Return the index entries of a name, cached until the index changes."""
     try:
         with open(index, "rb") as file:
             data = file.read(MAX_INDEX_BYTES)
@@ -106,7 +106,10 @@ def _read_entries(index: str, name: bytes, _now: StatIdentity) -> tuple[bytes, .
 
 
 def _plain_entries(data: bytes, name: bytes, *, is_extensible: bool) -> Iterator[bytes]:
-    """Yield the ids in front of a name, which follows its length and, in version 3, perhaps further flags."""
+    """Yield the bytes that end with the id before a name.
+
+    Between them are the name's length and, in version 3, optional further flags.
+    """
     at = data.find(name + b"\0")
     while at >= _HEADER.size:
         for end in (at - _FLAGS.size, at - 2 * _FLAGS.size) if is_extensible else (at - _FLAGS.size,):
@@ -117,12 +120,12 @@ def _plain_entries(data: bytes, name: bytes, *, is_extensible: bool) -> Iterator
 
 
 def _compressed_entries(data: bytes, name: bytes, count: int) -> Iterator[bytes]:
-    """Yield the ids of a name in version 4, where each name is written as what differs from the one before.
+    """Yield the ids of a name in version 4, where each name is stored as its difference from the previous one.
 
-    Names are in order, so what comes behind the name is not read.
+    Names are sorted, so nothing after the name is read.
 
-    Raises IndexError, ValueError and struct.error for any other form, such as one with SHA-256, and for a name that is
-    too far behind.
+    Raises IndexError, ValueError and struct.error for any other format, such as one with SHA-256, and for a name that
+    is too far behind.
     """
     at, current = _HEADER.size, b""
     for number in range(count):

@@ -1,4 +1,4 @@
-"""Finds secrets that lie in a workspace by other names: hard links to its own, and what a home's keys are links to."""
+"""Other names of secrets in a workspace: hard links of its secret files, and targets of symlinked keys of the home."""
 
 import os
 import stat
@@ -13,9 +13,9 @@ from yarrow.policy.sandbox.protected_paths import ScanResult, directories_betwee
 
 
 def add_hard_links(roots: Sequence[Path], found: Sequence[ScanResult]) -> None:
-    """Add to what was found of each root the names there of any file of secrets that has several."""
+    """Add to each root's scan result the further names there of secret files with hard links."""
     wanted = {identity for one in found for path in one.secrets if (identity := hard_link_identity(path))}
-    if not wanted:  # as nearly always
+    if not wanted:  # the usual case
         return
     for root, one in zip(roots, found, strict=True):
         for path in find_by_identity(root, wanted):
@@ -26,17 +26,17 @@ def add_hard_links(roots: Sequence[Path], found: Sequence[ScanResult]) -> None:
 
 
 def pin_credential_parents(home: Path, roots: Sequence[Path], found: Sequence[ScanResult]) -> None:
-    """Add to what was found of each root the directories above what holds keys of a home and is hidden by its path."""
+    """Add to each root's scan result the parents of the home's keys, which are hidden by path."""
     keys = find_home_secrets(home)
     for path in (*keys, *resolve_symlinks(keys)):
-        text = str(path)  # which is compared sooner than a path
+        text = str(path)  # strings compare faster than paths
         for root, one in zip(roots, found, strict=True):
             if text.startswith(f"{root}/"):
                 one.pinned = sorted({*one.pinned, *directories_between(root, path)})
 
 
 def hard_link_identity(path: Path) -> tuple[int, int] | None:
-    """Return device and number of a file that has hard links; None of anything else."""
+    """Return the device and inode of a file with hard links; None for anything else."""
     try:
         status = path.lstat()
     except OSError:
@@ -45,7 +45,7 @@ def hard_link_identity(path: Path) -> tuple[int, int] | None:
 
 
 def find_by_identity(root: Path, wanted: set[tuple[int, int]]) -> Iterator[Path]:
-    """Yield the paths below a root of the files of these devices and numbers, the nearest first."""
+    """Yield the paths below a root of files with these devices and inodes, nearest first."""
     numbers = {number for _, number in wanted}
     waiting, looked = deque([str(root)]), 0
     while waiting and looked < MAX_DIRECTORIES:

@@ -1,4 +1,4 @@
-"""Visible files of the session's home, which the user would look for in the real home in vain."""
+"""Changes to visible files of the session's home, which the user would expect in the real home."""
 
 import os
 import stat
@@ -13,12 +13,12 @@ from yarrow.policy.sandbox.redacted_settings import copy_settings
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 
 MAX_ENTRIES = 2_000
-"""Entries of a session's home that are looked at; changes to later ones go unreported."""
+"""Maximum entries of a session's home that are scanned; changes to later ones go unreported."""
 MAX_NAMED = 5
-"""Paths named in one note; the rest are counted."""
+"""Maximum paths named in one notice; the rest are counted."""
 
 HomeState = dict[str, tuple[int, int, int]]
-"""Inode, size and time of change of each file; of a directory the inode and -1."""
+"""Inode, size and modification time of each file; inode, -1 and 0 for a directory."""
 
 
 class HomeChanges(Struct, frozen=True):
@@ -26,7 +26,7 @@ class HomeChanges(Struct, frozen=True):
 
     directory: Path
     home: Path
-    """Where commands see the directory."""
+    """Path at which commands see the directory."""
     mounted: frozenset[str]
     """Names in it that are mount points."""
     spec: SandboxSpec
@@ -34,16 +34,16 @@ class HomeChanges(Struct, frozen=True):
 
     @classmethod
     def snapshot(cls, spec: SandboxSpec) -> "HomeChanges":
-        """Look before a command."""
+        """Take a snapshot before a command."""
         home, directory = sandbox_home(spec.home), spec.session_dir / "home"
         roots = (path for path in (*spec.writable, *spec.readable) if path != home and path.is_relative_to(home))
         mounted = frozenset(path.relative_to(home).parts[0] for path in roots)
         return cls(directory, home, mounted, spec, _read_state(directory, mounted))
 
     def list_changed(self) -> list[str]:
-        """Return what commands wrote since, below the home, without what lies in a directory that is one of them.
+        """Return the paths below the home that commands wrote since; contents of a listed directory are omitted.
 
-        An empty directory is none: it may be a mount point.
+        Empty directories do not count: they may be mount points.
         """
         after = _read_state(self.directory, self.mounted)
         if after != self.before:
@@ -55,14 +55,14 @@ class HomeChanges(Struct, frozen=True):
         return sorted(path for path in changed if os.path.dirname(path) not in changed)  # noqa: PTH120 (texts)
 
     def _settings(self) -> set[str]:
-        """Return where settings of the person are mounted, which makes an empty file for each."""
+        """Return where the user's settings are mounted, which creates an empty file for each."""
         shown = (
             path for path, _ in copy_settings(self.spec.home, self.spec.session_dir / "settings", self.spec.writable)
         )
         return {str(path.relative_to(self.home)) for path in shown if path.is_relative_to(self.home)}
 
     def notice(self) -> str:
-        """Return, in a sentence for the model, what commands wrote there; empty for nothing."""
+        """Return a notice for the model about what commands wrote there; empty if there is nothing."""
         written = self.list_changed()
         if not written:
             return ""

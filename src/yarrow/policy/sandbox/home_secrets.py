@@ -1,4 +1,4 @@
-"""Keys below a home, and what decides which programs of a person are shown."""
+"""Credentials below a home, and the scope of the search for the user's visible programs."""
 
 import os
 import time
@@ -17,7 +17,7 @@ SERVICE_DIRECTORIES = (".yarrow",)
 
 
 def program_scope(home: Path, writable: Sequence[Path], readable: Sequence[Path]) -> ProgramScope:
-    """Return what decides which programs of a person need to be shown."""
+    """Return the scope of the search for the user's programs that need to be shown."""
     return ProgramScope(
         home=str(home),
         hidden=hidden_directories(home),
@@ -29,9 +29,9 @@ def program_scope(home: Path, writable: Sequence[Path], readable: Sequence[Path]
 
 
 def find_home_secrets(home: Path) -> list[Path]:
-    """Return the places of keys below a home that exist, and the service's own directory.
+    """Return the existing credential paths below a home, and the service's own directory.
 
-    They are looked for again only when a directory above one of them changed.
+    They are searched again only when one of their parent directories changed.
     """
     known = _cache.get(home)
     if known is None or any(_stat_state(path) != state for path, state in known.states.items()):
@@ -46,11 +46,11 @@ def find_home_secrets(home: Path) -> list[Path]:
 class _HomeScan(Struct, frozen=True):
     places: tuple[Path, ...]
     states: dict[str, StatState]
-    """Directories above the places, and symlinks that lead nowhere, with their state."""
+    """State of each parent directory of the places and of each dangling symlink."""
 
 
 _cache: dict[Path, _HomeScan] = {}
-"""The look at the home that was asked for last."""
+"""Cache for the most recently requested home directory."""
 
 
 def _scan_home(home: str) -> _HomeScan:
@@ -85,5 +85,5 @@ def _stat_state(path: str) -> StatState:
 
 
 def resolve_symlinks(places: Iterable[Path]) -> list[Path]:
-    """Return what the places that are symlinks lead to, as when settings are kept in a repository."""
+    """Return the targets of the places that are symlinks, as when settings are kept in a repository."""
     return [path.resolve() for path in places if path.is_symlink()]

@@ -13,18 +13,18 @@ from yarrow.policy.openat import PATH_CHANGED_ERRORS, open_beneath
 from yarrow.policy.sandbox.git_index import is_tracked
 
 DEV_NULL = Path("/dev/null")
-"""Covers what git does not track: it passes over devices."""
+"""Cover of files that git does not track, because git ignores devices."""
 MAX_MASK_FILES = 64
-"""Covers kept for one session; when there are more, all are made anew."""
+"""Maximum covers kept per session; if exceeded, all are created again."""
 TRUST_STAT_SETTINGS = {"core.checkStat": "minimal", "core.trustctime": "false"}
-"""Settings by which git takes a file for unchanged that has the size and the time it had."""
+"""Settings that make git treat a file with the recorded size and time as unchanged."""
 
 
 def make_masks(secrets: Iterable[Path], directory: Path) -> dict[Path, Path]:
-    """Return the cover of each file of secrets; those of tracked files are made in `directory`. Raises OSError.
+    """Return the cover of each secret file; those of tracked files are created in `directory`. Raises OSError.
 
-    Such a cover has the size and the time of the file, holds nothing, and nobody may read it: git, which takes it for
-    what it knows, leaves it alone, and where it would look, it fails rather than record an empty file.
+    The cover of a tracked file has its size and time but no content, and is unreadable: git considers the file
+    unchanged and leaves it alone, and where it would read it, git fails instead of recording an empty file.
     """
     return {path: _make_mask(path, directory) if is_tracked(path) else DEV_NULL for path in secrets}
 
@@ -32,7 +32,7 @@ def make_masks(secrets: Iterable[Path], directory: Path) -> dict[Path, Path]:
 def _make_mask(path: Path, directory: Path) -> Path:
     try:
         status = path.lstat()
-    except FileNotFoundError:  # gone since it was looked at
+    except FileNotFoundError:  # removed since the scan
         return DEV_NULL
     is_program = status.st_mode & 0o100
     cover = directory / f"{status.st_size}-{status.st_mtime_ns}-{is_program}"
@@ -51,17 +51,17 @@ def _make_mask(path: Path, directory: Path) -> Path:
 
 
 class BindMount(Struct, frozen=True):
-    """Shows a path of the machine at a path of the sandbox, with all that is mounted below it."""
+    """Bind mount of a machine path at a sandbox path, including everything mounted below it."""
 
     source: str
     target: str
     writable: bool = False
     optional: bool = False
-    """Whether a missing source is passed over; else the sandbox does not start."""
+    """True if a missing source is skipped; otherwise the sandbox does not start."""
 
 
 class DescriptorMount(Struct, frozen=True):
-    """Shows what an open descriptor names, whatever its path leads to by now."""
+    """Bind mount of an open descriptor, whatever its path leads to by now."""
 
     descriptor: int
     target: str
@@ -69,9 +69,9 @@ class DescriptorMount(Struct, frozen=True):
 
 
 class EmptyMount(Struct, frozen=True):
-    """An empty directory; later mounts can lie in it, and every other write fails with EROFS.
+    """An empty directory that may contain later mounts; every other write fails with EROFS.
 
-    The target is a directory that exists on the machine, or one that an earlier mount makes room for.
+    The target is a directory that exists on the machine, or one for which an earlier mount makes room.
     """
 
     target: str
@@ -81,12 +81,12 @@ Mount = BindMount | DescriptorMount | EmptyMount
 
 
 def bind_self(path: Path | str, *, writable: bool = False, optional: bool = False) -> BindMount:
-    """Return a bind of a path on itself."""
+    """Return a bind mount of a path on itself."""
     return BindMount(str(path), str(path), writable=writable, optional=optional)
 
 
 def mask_paths(paths: Iterable[Path]) -> list[Mount]:
-    """Return masks of paths that must not be seen; missing paths, and those below a masked directory, need none."""
+    """Return masks of hidden paths; missing paths, and those below a masked directory, need none."""
     mounts: list[Mount] = []
     empty = set[Path]()
     for path in sorted(set(paths)):
@@ -103,7 +103,7 @@ def mask_paths(paths: Iterable[Path]) -> list[Mount]:
 def render_mounts(plan: Sequence[Mount]) -> list[str]:
     """Return the words for a plan; a later mount covers earlier ones.
 
-    An empty directory becomes read-only last, since bubblewrap makes the mount points below it.
+    Empty directories are made read-only last, since bubblewrap creates mount points in them.
     """
     words: list[str] = []
     closing: list[str] = []
@@ -122,7 +122,7 @@ def render_mounts(plan: Sequence[Mount]) -> list[str]:
 
 
 def _covered_mounts(plan: Sequence[Mount]) -> set[int]:
-    """Return the numbers of the empty directories that a later mount covers whole: each mount costs time."""
+    """Return the indices of empty directories that a later mount covers entirely, since each mount takes time."""
     buried = set[int]()
     later = set[str]()
     for number in range(len(plan) - 1, -1, -1):
@@ -134,14 +134,14 @@ def _covered_mounts(plan: Sequence[Mount]) -> set[int]:
 
 
 def _is_below(path: str, targets: set[str]) -> bool:
-    """Whether one of the targets is the path or a directory above it."""
+    """Return whether one of the targets is the path or a parent of it."""
     while path and path not in targets:
         path = path.rpartition("/")[0]
     return bool(path)
 
 
 def clear_mount_points(plan: Sequence[Mount], places: Mapping[str, str]) -> None:
-    """Rename what is in the way of the mounts of a plan; `places` maps a path inside to the session's own directory.
+    """Rename what obstructs the mounts of a plan; `places` maps paths inside to the session's own directories.
 
     Raises OSError.
     """
@@ -152,7 +152,7 @@ def clear_mount_points(plan: Sequence[Mount], places: Mapping[str, str]) -> None
             place = max((place for place in places if mount.target.startswith(f"{place}/")), key=len)
             names = mount.target[len(place) + 1 :].split("/")
             below = ["/".join(names[:depth]) for depth in range(1, len(names) + 1)]
-            # What lies below another mount is the machine's own.
+            # A path below another mount is the machine's own.
             if mounted.isdisjoint(f"{place}/{name}" for name in below):
                 _clear_mount_point(mount, places[place], below)
         mounted.add(mount.target)
@@ -170,7 +170,7 @@ def _clear_mount_point(mount: Mount, own: str, below: Sequence[str]) -> None:
 
 
 def _fits(mount: Mount, mode: int, *, is_last: bool) -> bool:
-    """Whether what is at a path can be a mount point, or a directory above one."""
+    """Return whether an existing path can be a mount point, or a parent of one."""
     if stat.S_ISLNK(mode):
         return False
     if not is_last or isinstance(mount, EmptyMount):
@@ -183,11 +183,11 @@ def _rename(path: str) -> None:
 
 
 _PATH = getattr(os, "O_PATH", os.O_RDONLY)
-"""To name a thing, not to read it."""
+"""Flag to open a path without reading it."""
 
 
 class MountDescriptors:
-    """Open descriptors that the launcher is handed; all are closed with `close`, or when this is collected."""
+    """Open descriptors passed to the launcher; all are closed by `close` or at garbage collection."""
 
     def __init__(self) -> None:
         self._open: list[int] = []
@@ -195,18 +195,18 @@ class MountDescriptors:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """All that are open."""
+        """All open descriptors."""
         return tuple(self._open)
 
     def add(self, descriptor: int) -> int:
-        """Take one, to close it with the others."""
+        """Add a descriptor, to be closed with the others."""
         self._open.append(descriptor)
         return descriptor
 
     def open_path(self, path: Path) -> int | None:
-        """Return a descriptor of what a path without links leads to, None when nothing is there any more.
+        """Return a descriptor of a path without symlinks; None if it no longer exists.
 
-        Raises OSError when a link stands in the way: whatever was looked at before is not there now.
+        Raises OSError if the path contains a symlink: it is no longer what was scanned.
         """
         try:
             descriptor = self.add(open_beneath(Path(path.anchor), path, _PATH))
@@ -216,7 +216,7 @@ class MountDescriptors:
             if error.errno in PATH_CHANGED_ERRORS:
                 raise _became_link(path) from error
             raise
-        if stat.S_ISLNK(os.fstat(descriptor).st_mode):  # where names are opened one by one, the last may be one
+        if stat.S_ISLNK(os.fstat(descriptor).st_mode):  # if names are opened one by one, the last may be a symlink
             raise _became_link(path)
         return descriptor
 

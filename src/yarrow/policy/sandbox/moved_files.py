@@ -1,4 +1,4 @@
-"""Files that a command moved from the workspace into the session's /tmp or home, which are deleted with the session."""
+"""Files that a command moved from the workspace to the session's /tmp or home, which are deleted with the session."""
 
 import os
 import re
@@ -17,17 +17,17 @@ from yarrow.policy.sandbox.quarantine import Quarantine, QuarantineEntry
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 
 MAX_FILES = 50_000
-"""Files of the workspace, the nearest first, that are recognized in another place."""
+"""Maximum workspace files, nearest first, that are recognized in another place."""
 MAX_ENTRIES = 50_000
-"""Entries of the session's /tmp and home, the nearest first, among which moved files are found."""
+"""Maximum entries of the session's /tmp and home, nearest first, that are searched for moved files."""
 MAX_NAMED = 10
-"""Moved files and directories that are copied and named; the rest are counted."""
+"""Maximum moved files and directories that are copied and named; the rest are counted."""
 CLOCK_SLACK_NS = 20_000_000
-"""Nanoseconds by which the time of a file may lag behind the clock."""
+"""Nanoseconds by which a file's timestamp may lag behind the clock."""
 _MOVING = re.compile(r"mv|move|rename", re.IGNORECASE)
 
 FileState = tuple[int, int]
-"""Size and time of change of the content, which a move to another mount preserves."""
+"""Size and modification time, which a move to another mount preserves."""
 
 
 class MovedFile(Struct, frozen=True):
@@ -36,21 +36,21 @@ class MovedFile(Struct, frozen=True):
     path: Path
     """Its path in the workspace."""
     seen_at: Path
-    """Where commands see it now."""
+    """Path at which commands see it now."""
     entry: QuarantineEntry | None
-    """The entry of the quarantine that holds a copy; None where that was impossible."""
+    """Quarantine entry with a copy; None if none could be made."""
 
 
 class MovedFiles(Struct, frozen=True):
-    """What one command moved out of the workspace."""
+    """Files and directories that one command moved out of the workspace."""
 
     named: tuple[MovedFile, ...] = ()
     more: int = 0
-    """How many further files and directories there are."""
+    """Number of further files and directories."""
 
 
 class WorkspaceFiles(Struct, frozen=True):
-    """The files of the workspace before a command whose text speaks of moving."""
+    """The workspace files before a command whose text mentions moving."""
 
     spec: SandboxSpec
     files: dict[str, FileState]
@@ -58,7 +58,7 @@ class WorkspaceFiles(Struct, frozen=True):
 
     @classmethod
     def snapshot(cls, spec: SandboxSpec, command: str) -> "WorkspaceFiles":
-        """Look before a command; other commands cost nothing."""
+        """Take a snapshot before a command; commands that do not mention moving cost nothing."""
         files: dict[str, FileState] = {}
         if _MOVING.search(command):
             for root in spec.writable:
@@ -67,7 +67,7 @@ class WorkspaceFiles(Struct, frozen=True):
         return cls(spec, files, time.time_ns() - CLOCK_SLACK_NS)
 
     def copy_moved(self, quarantine: Quarantine) -> MovedFiles:
-        """Copy to the quarantine what was moved, and return it."""
+        """Copy moved files to the quarantine, and return them."""
         moved: dict[Path, Path] = {}
         for place, _ in self._places() if self.files else ():
             for origin, copy in self._match(place):
@@ -87,7 +87,7 @@ class WorkspaceFiles(Struct, frozen=True):
         return next(seen / copy.relative_to(place) for place, seen in self._places() if copy.is_relative_to(place))
 
     def _match(self, place: Path) -> Iterator[tuple[Path, Path]]:
-        """Yield files that came to a directory with the time of an older one that is missing in the workspace."""
+        """Yield files that arrived in a directory with the time of an older file now missing in the workspace."""
         arrived = [
             (path, (status.st_size, status.st_mtime_ns))
             for path, status in _walk(place, MAX_ENTRIES)
@@ -108,20 +108,20 @@ class WorkspaceFiles(Struct, frozen=True):
                 yield origin, copy
 
     def _whole_directory(self, origin: Path, copy: Path, place: Path) -> tuple[Path, Path]:
-        """Return the largest directory that was moved as a whole with a file, or else the file."""
+        """Return the largest directory that was moved as a whole with a file, otherwise the file."""
         while (
             origin.name == copy.name
             and origin.parent not in self.spec.writable
             and copy.parent != place
             and not os.path.lexists(origin.parent)
-            and copy.parent.lstat().st_mtime_ns < self.begun_ns  # it came with its time
+            and copy.parent.lstat().st_mtime_ns < self.begun_ns  # its time was preserved
         ):
             origin, copy = origin.parent, copy.parent
         return origin, copy
 
 
 def describe_moved(moved: MovedFiles, name: Callable[[Path], str]) -> str:
-    """Return a sentence about moved files; `name` returns how a path is shown. Empty for none."""
+    """Return a sentence about moved files, empty if there are none; `name` formats a path."""
     kept = [
         f"{name(one.path)} (now {one.seen_at}, copy {one.entry.number})" for one in moved.named if one.entry is not None
     ]
@@ -155,7 +155,7 @@ def _store_copy(copy: Path, path: Path, quarantine: Quarantine, *, seen_at: Path
 
 
 def _walk(root: Path, most: int) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield files and symlinks below a directory, the nearest first, without those of git."""
+    """Yield files and symlinks below a directory, nearest first, except those in `.git`."""
     waiting = deque([str(root)])
     while waiting and most > 0:
         with suppress(OSError), os.scandir(waiting.popleft()) as entries:

@@ -1,4 +1,4 @@
-"""Git directories that commands made, which later commands may remove: no mount guards them."""
+"""Git directories made by commands, which later commands may remove: no mount guards them."""
 
 import os
 import threading
@@ -12,24 +12,24 @@ from msgspec import Struct
 from yarrow.policy.sandbox.git_directories import executed_parts, module_directories
 
 MAX_REPOSITORIES = 1_024
-"""Maximum git directories remembered; the oldest are guarded like the user's own."""
+"""Maximum git directories remembered; the oldest ones beyond are guarded like the user's own."""
 REGISTER_FILE = "made"
-"""Name of the file among the notes of running commands, which end in `.json`."""
+"""Name of the register in the journal directory, whose entries end in `.json`."""
 MAX_FILE_BYTES = 8_388_608
-"""Maximum bytes read of the file; a larger one counts as empty."""
+"""Maximum bytes read of the register; a larger one counts as empty."""
 Identity = tuple[int, int]
 """Device and inode."""
 
 
 class NewRepository(Struct, frozen=True):
-    """A git directory, or a file `.git`, as a command left it."""
+    """A git directory or `.git` file as a command left it."""
 
     path: bytes
     identity: Identity
 
 
 class RepositoryRegister:
-    """Git directories that commands of this and of earlier processes made."""
+    """Git directories made by commands of this process and earlier ones."""
 
     def __init__(self) -> None:
         self._known: dict[Path, Identity] = {}
@@ -42,7 +42,7 @@ class RepositoryRegister:
             if directory != self._directory:
                 self._directory = directory
                 read = {Path(os.fsdecode(made.path)): made.identity for made in _read(directory / REGISTER_FILE)}
-                self._known = self._known | read  # a dictionary of its own: others may be reading it
+                self._known = self._known | read  # a new dictionary, since others may be reading the old one
 
     def add(self, paths: Iterable[Path]) -> None:
         """Record what a command made."""
@@ -57,25 +57,25 @@ class RepositoryRegister:
                     _write(self._directory / REGISTER_FILE, self._known)
 
     def existing(self, roots: Sequence[Path]) -> tuple[Path, ...]:
-        """Return what commands made and is there, below some roots; a command may put another in its place."""
+        """Return the paths below some roots that commands made and that have not been replaced since."""
         return tuple(
             path for path in self._known if any(path.is_relative_to(root) for root in roots) and self.has(path)
         )
 
     def has(self, path: Path) -> bool:
-        """Whether a command made what is at a path."""
+        """Return whether a command made what is at a path."""
         known = self._known.get(path)
         return known is not None and known == _identity(path)
 
 
 REGISTER = RepositoryRegister()
-"""Git directories that commands made, whichever session they belong to."""
+"""Git directories made by commands of all sessions."""
 
 
 def is_removable(git: Path, roots: Sequence[Path]) -> bool:
-    """Whether commands may remove a git directory or a file `.git`: a command made it, and git executes nothing of it.
+    """Return whether a git directory or `.git` file may be removed: a command made it, and git executes nothing in it.
 
-    While a command runs, it is as open to changes as in the command that made it, and is judged afterwards as then.
+    While a command runs, it can be changed as in the command that made it, and is judged afterwards in the same way.
     """
     is_of_root = git in roots or (git.name == ".git" and git.parent in roots)
     if is_of_root or not REGISTER.has(git) or git.is_symlink():
@@ -105,7 +105,7 @@ def _read(file: Path) -> list[NewRepository]:
 
 
 def _write(file: Path, known: Mapping[Path, Identity]) -> None:
-    """Replace the file. Raises OSError."""
+    """Replace the register. Raises OSError."""
     beside = file.with_name(f"{REGISTER_FILE}.{os.urandom(8).hex()}")
     beside.write_bytes(msgspec.json.encode([NewRepository(os.fsencode(path), one) for path, one in known.items()]))
     beside.replace(file)

@@ -14,27 +14,27 @@ from yarrow.policy.openat import PATH_CHANGED_ERRORS, open_directory, openat_ben
 from yarrow.policy.sandbox.quarantine import Quarantine, QuarantineEntry
 
 READ_BYTES = 1_048_576
-"""Bytes of a file that count for its identity."""
+"""Maximum bytes of a file that count for its identity."""
 GUARDED_REASON = "it is read by git or Yarrow to learn what to run"
 BARE_ROOT_REASON = "it would make the workspace itself a git directory"
 _DIRECTORY = os.O_RDONLY | system.DIRECTORY
 
 
 class GuardedPath(Struct, frozen=True):
-    """A path that is absent, held by the identity of the directory above it, which a command can replace."""
+    """An absent path, anchored by the identity of its nearest existing parent, which a command can replace."""
 
     base: Path
-    """The nearest directory above that exists."""
+    """The nearest existing parent directory."""
     below: Path
-    """The path from there on."""
+    """The rest of the path, relative to `base`."""
     identity: tuple[int, int] | None
-    """Device and number of the base; None when it could not be looked at."""
+    """Device and inode of the base; None if they could not be determined."""
     first: str = ""
-    """Identity of what the first name of `below` already is, such as a file or a symlink; empty when absent."""
+    """Identity of the first name of `below`, if it exists, such as a file or symlink; empty if it is absent."""
 
     @classmethod
     def for_path(cls, path: Path) -> "GuardedPath":
-        """Return the place of a path that is absent."""
+        """Return the guard of an absent path."""
         base = next(above for above in path.parents if above.is_dir() and not above.is_symlink())
         below = path.relative_to(base)
         return cls(base, below, _identity(base), file_signature(base / below.parts[0]) if len(below.parts) > 1 else "")
@@ -45,15 +45,16 @@ class GuardedPath(Struct, frozen=True):
         return self.base / self.below
 
     def quarantine(self, quarantine: Quarantine, *, reason: str = GUARDED_REASON) -> QuarantineEntry | None:
-        """Quarantine what came to be there and return its entry; None for nothing.
+        """Quarantine what was created at the path and return its entry; None if nothing was.
 
-        An unexpected error becomes an entry that names it, so that whatever else was planted is still quarantined.
+        An unexpected error becomes an entry that names it, so that everything else that was planted is still
+        quarantined.
         """
         if self.identity is None:
             return None
         try:
             return self._quarantine_in_base(quarantine, reason)
-        except Exception as error:  # noqa: BLE001 (a command may have provoked it, to keep what it planted elsewhere)
+        except Exception as error:  # noqa: BLE001 (a command may have provoked it to keep what it planted elsewhere)
             return failed_entry(self.path, f"{reason}; it could not be moved: {type(error).__name__}")
 
     def _quarantine_in_base(self, quarantine: Quarantine, reason: str) -> QuarantineEntry | None:
@@ -72,14 +73,14 @@ class GuardedPath(Struct, frozen=True):
     def _quarantine_below(self, base: int, quarantine: Quarantine, reason: str) -> QuarantineEntry | None:
         first = self.below.parts[0]
         if self.first and file_signature(self.base / first) == self.first:
-            return None  # as before the command, so nothing came to be below it
+            return None  # unchanged, so nothing was created below it
         *above, name = self.below.parts
         try:
             directory = openat_beneath(base, tuple(above), _DIRECTORY)
         except OSError as error:
             if error.errno not in PATH_CHANGED_ERRORS:
                 return None
-            # A symlink on the way leads to something as well as a directory does; nothing of it was there before.
+            # A symlink on the way leads somewhere just as a directory does, and nothing of it existed before.
             return quarantine.take(base, first, self.base / first, reason=reason)
         try:
             return quarantine.take(directory, name, self.path, reason=reason)
@@ -88,20 +89,20 @@ class GuardedPath(Struct, frozen=True):
 
 
 class PathGuard(Struct, frozen=True):
-    """What must not come to be while a command runs."""
+    """Paths that must not be created while a command runs."""
 
     places: tuple[GuardedPath, ...]
     roots: tuple[Path, ...]
-    """Directories that must not become a git directory themselves, whose `config` git would obey."""
+    """Directories that must not become git directories themselves, because git would obey their `config`."""
 
     @classmethod
     def for_paths(cls, missing: Iterable[Path], roots: Iterable[Path]) -> "PathGuard":
-        """Return what to watch before a command runs; a root that is a git directory already is the user's."""
+        """Return the guard to create before a command; a root that is already a git directory is the user's."""
         places = tuple(GuardedPath.for_path(path) for path in dict.fromkeys(missing))
         return cls(places, tuple(root for root in roots if root.is_dir() and not os.path.lexists(root / "HEAD")))
 
     def quarantine(self, quarantine: Quarantine) -> list[QuarantineEntry]:
-        """Quarantine what came to be, and return the entries."""
+        """Quarantine what was created, and return the entries."""
         taken = [place.quarantine(quarantine) for place in self.places]
         heads = (GuardedPath.for_path(root / "HEAD") for root in self.roots if _is_bare(root))
         taken += [head.quarantine(quarantine, reason=BARE_ROOT_REASON) for head in heads]
@@ -114,9 +115,9 @@ def failed_entry(path: Path, reason: str) -> QuarantineEntry:
 
 
 def file_signature(path: Path) -> str:
-    """Return what identifies a file or symlink: device, number, kind and content; empty for nothing.
+    """Return the identity of a file or symlink: device, inode, kind and content; empty if it does not exist.
 
-    The number alone does not: file systems give that of a removed file to the next one.
+    The inode alone is not enough: file systems reuse that of a removed file for the next one.
     """
     try:
         status = path.lstat()

@@ -1,4 +1,4 @@
-"""Probe of the sandbox: whether bubblewrap works on this machine, asked once."""
+"""Probe of whether bubblewrap works on this machine, run once."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class CallOnce(Generic[T]):
-    """A function without arguments that is called once; who asks meanwhile waits for what it returns."""
+    """A function without arguments that is called once; concurrent callers wait for its result."""
 
     def __init__(self, function: Callable[[], T]) -> None:
         self._function = function
@@ -23,20 +23,20 @@ class CallOnce(Generic[T]):
         self._returned: list[T] = []
 
     def __call__(self) -> T:
-        """Return what the function returned. Raises what it raises, and calls it again the next time then."""
+        """Return the function's result. Raises what the function raises; the next call then retries."""
         with self._lock:
             if not self._returned:
                 self._returned.append(self._function())
             return self._returned[0]
 
     def reset(self) -> None:
-        """Call the function anew when it is asked for again."""
+        """Call the function again on the next request."""
         self._returned.clear()
 
 
 PROBE_SECONDS = 10.0
 SYSTEM_PATH = ("/usr/bin", "/bin", "/usr/local/bin")
-"""Where bubblewrap is looked for before PATH, which may lead into a workspace."""
+"""Directories searched for bubblewrap before PATH, which may lead into a workspace."""
 _PROBE = (
     *("--unshare-user", "--unshare-pid", "--disable-userns", "--die-with-parent", "--cap-drop", "ALL"),
     *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"),
@@ -45,9 +45,9 @@ _PROBE = (
 
 @CallOnce
 def unavailable_reason() -> str:
-    """Return why there is no sandbox on this machine, in a sentence; empty when there is one.
+    """Return why there is no sandbox on this machine, in a sentence; empty if there is one.
 
-    Takes some ms once, less when it was asked for before.
+    Takes some ms once, less if `start_probe` was called before.
     """
     asked = start_probe()
     if isinstance(asked, str):
@@ -66,7 +66,7 @@ def unavailable_reason() -> str:
 
 @CallOnce
 def start_probe() -> "subprocess.Popen[bytes] | str":
-    """Start what finds out whether there is a sandbox, so that it runs beside other work; return it, or why it cannot.
+    """Start the probe in the background, alongside other work; return it, or the reason why it cannot start.
 
     Only `unavailable_reason` waits for it. It ends by itself and changes nothing.
     """
@@ -89,9 +89,9 @@ def start_probe() -> "subprocess.Popen[bytes] | str":
 
 @lru_cache(maxsize=1)
 def find_bwrap() -> str | None:
-    """Return the path of bubblewrap, of the system's own before any other; it stays the same for the process.
+    """Return the path of bubblewrap, preferring the system's own; it stays the same for the process.
 
-    One that lies where commands may write is none: what is there next time would run outside of the sandbox.
+    A program in a place that commands can write does not count: a replaced one would run outside the sandbox next time.
     """
     found = shutil.which("bwrap", path=os.pathsep.join(SYSTEM_PATH)) or find_program("bwrap", os.environ)
     return None if found is None else os.path.realpath(found)
@@ -99,7 +99,7 @@ def find_bwrap() -> str | None:
 
 @lru_cache(maxsize=1)
 def can_bind_descriptors() -> bool:
-    """Whether bubblewrap can be handed open descriptors to bind; since 0.10, and in 0.8 as Debian repaired it."""
+    """Return whether bubblewrap can bind open descriptors: since 0.10, and in Debian's patched 0.8."""
     try:
         told = subprocess.run(
             [find_bwrap() or "", "--help"],

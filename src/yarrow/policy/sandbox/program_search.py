@@ -1,4 +1,4 @@
-"""Finds the programs and environments of a person that a sandbox shows: what PATH and a few variables lead to."""
+"""Search for the user's programs and environments that a sandbox shows: those named by PATH and a few variables."""
 
 import os
 import re
@@ -28,11 +28,11 @@ from yarrow.policy.sandbox.toolchains import (
 from yarrow.policy.secret_file_patterns import is_secret_file, is_secret_name
 
 MAX_DIRECTORIES = 96
-"""Maximum directories of programs and installations looked at; later ones stay hidden."""
+"""Maximum directories of programs and installations searched; later ones stay hidden."""
 MAX_ENTRIES = 4_096
-"""Maximum entries read of a directory; symlinks behind them are not followed."""
+"""Maximum entries read of a directory; symlinks beyond them are not followed."""
 MAX_SHOWN = 384
-"""Maximum paths shown, since each costs a mount; later ones stay hidden."""
+"""Maximum paths shown, since each needs a mount; later ones stay hidden."""
 SYSTEM_PROGRAMS = frozenset({"/usr/bin", "/usr/sbin", "/bin", "/sbin"})
 """Directories whose symlinks stay within the system."""
 MAX_CFG_BYTES = 8_192
@@ -40,24 +40,24 @@ MAX_CFG_BYTES = 8_192
 
 
 class ProgramScope(Struct, frozen=True):
-    """What decides which paths of a machine need to be shown; all paths are real."""
+    """Paths that determine what is hidden and may be shown; all are real."""
 
     home: str
     hidden: tuple[str, ...]
-    """Directories in whose place others stand."""
+    """Directories that are replaced inside."""
     homes: tuple[str, ...]
-    """Directories of homes."""
+    """Directories that contain homes."""
     writable: tuple[str, ...] = ()
-    """Roots of the workspace: what lies there is shown anyway, and symlinks in it lead nowhere else."""
+    """Roots of the workspace: they are shown anyway, and symlinks that lead out of them are not followed."""
     readable: tuple[str, ...] = ()
     secret_paths: tuple[str, ...] = ()
-    """Places of secrets: never shown by another name."""
+    """Secret paths, which are not shown under another name either."""
     restricted: tuple[str, ...] = ()
-    """Directories that only root can read: hidden, and they may be installations of programs."""
+    """Directories that only root can read, which are hidden; they may be installations of programs."""
 
 
 class ProgramFinder:
-    """One search; `shown` maps the paths of a sandbox to what is shown there."""
+    """One search for programs to show."""
 
     def __init__(self, scope: ProgramScope) -> None:
         self._scope = scope
@@ -67,10 +67,10 @@ class ProgramFinder:
         self.dependencies: set[str] = set()
         """Paths on which the result depends."""
         self.directories: set[str] = set()
-        """Real paths of the directories of programs, and of installations."""
+        """Real paths of the directories of programs and installations."""
 
     def find(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return what is shown, by where; a path below another one of them is left out."""
+        """Return the real path of everything to show, by its path inside; paths below another one are omitted."""
         for entry in environment.get("PATH", "").split(os.pathsep):
             self._enqueue(entry)
         for name in VARIABLES:
@@ -87,9 +87,9 @@ class ProgramFinder:
         return self._outermost()
 
     def show(self, path: str, *, is_named: bool = False) -> bool:
-        """Show what is at a path, and wherever symlinks on it lead; return whether it may be seen.
+        """Show a path, at each stage of following its symlinks; return whether it may be seen.
 
-        `is_named` says that it is a directory of programs on PATH, which may lie in a place of secrets.
+        `is_named` marks a directory of programs on PATH, which may lie in a secret path.
         """
         trail = list(follow_symlinks(path))
         real = trail[-1]
@@ -122,7 +122,7 @@ class ProgramFinder:
             self._enqueue(f"{path}/bin")
 
     def _add_library(self, place: str) -> None:
-        """Show a directory of libraries, or an archive, without dot files and without repositories that lie in it."""
+        """Show a library directory or archive, without dot files and without repositories in it."""
         path = os.path.normpath(place)
         if not place.startswith("/") or not self.is_hidden(path):
             return
@@ -158,7 +158,7 @@ class ProgramFinder:
                 self._add_installation(path, is_tool=True)
 
     def _add_directory(self, path: str) -> None:
-        """Show a directory of programs, what belongs to it, and what its symlinks lead to."""
+        """Show a directory of programs, what belongs to it, and the targets of its symlinks."""
         trail = list(follow_symlinks(path))
         real = trail[-1]
         if self._is_in(trail[0], self._scope.writable) or not os.path.isdir(real):  # noqa: PTH112
@@ -181,7 +181,7 @@ class ProgramFinder:
             self._add_symlinks(real)
 
     def _add_installation(self, path: str, *, is_tool: bool = False) -> None:
-        """Show what belongs to the programs of a directory: all of it when it holds nothing else."""
+        """Show what belongs to the programs of an installation: all of it if it contains nothing else."""
         trail = list(follow_symlinks(path))
         real = trail[-1]
         if not self._is_trusted(trail) or any(self._is_secret(stage) for stage in trail):
@@ -239,7 +239,7 @@ class ProgramFinder:
             return set()
 
     def is_hidden(self, path: str) -> bool:
-        """Whether something else stands in the place of a path inside."""
+        """Return whether a path is hidden or replaced inside."""
         scope = self._scope
         return self._is_in(path, (*scope.hidden, *scope.restricted)) and not self._is_in(
             path, (*scope.writable, *scope.readable)
@@ -252,7 +252,7 @@ class ProgramFinder:
         return self._is_in(path, self._found)
 
     def _is_trusted(self, trail: Sequence[str]) -> bool:
-        """Whether no symlink of the workspace, which commands can make, leads out of it."""
+        """Return whether no symlink in the workspace, where commands can create them, leads out of it."""
         is_inside = False
         for stage in trail:
             is_here = self._is_in(stage, self._scope.writable)
@@ -262,7 +262,7 @@ class ProgramFinder:
         return True
 
     def _is_broad(self, path: str) -> bool:
-        """Whether a path holds more than programs, so that it is not shown whole, whoever names it."""
+        """Return whether a path contains more than programs, so that it is never shown as a whole."""
         above = f"{path.rstrip('/')}/"
         scope = self._scope
         if any(f"{place}/".startswith(above) for place in (scope.home, *scope.hidden, *scope.writable)):
@@ -270,18 +270,18 @@ class ProgramFinder:
         return path.rpartition("/")[0] in scope.homes or self._below_home(path) in BROAD_DIRECTORIES
 
     def _holds_more(self, path: str) -> bool:
-        """Whether what lies in a directory belongs to a person, and not to the programs in it."""
+        """Return whether the contents of a directory belong to a user rather than to the programs in it."""
         scope = self._scope
         is_above = any(f"{place}/".startswith(f"{path.rstrip('/')}/") for place in (scope.home, *scope.hidden))
         return is_above or path.rpartition("/")[0] in scope.homes or self._below_home(path) in BROAD_DIRECTORIES
 
     def _is_tool(self, path: str) -> bool:
-        """Whether a path lies in a directory of a tool, whose name begins with a dot, or is no person's at all."""
+        """Return whether a path is below a dot directory of a home, or outside all homes and hidden directories."""
         below = self._below_home(path)
         return below.startswith(".") if below else not self._is_in(path, self._scope.hidden)
 
     def _below_home(self, path: str) -> str:
-        """Return a path as it is called from the home that it lies in; empty when it lies in none."""
+        """Return a path relative to the home that contains it; empty if none does."""
         home = self._scope.home
         if path.startswith(f"{home}/"):
             return path[len(home) + 1 :]
@@ -294,7 +294,7 @@ class ProgramFinder:
         return any(path == place or path.startswith(f"{place}/") for place in places)
 
     def _outermost(self) -> dict[str, str]:
-        """Return what was found but for what another shows with it."""
+        """Return the found paths without those below another one."""
         found: dict[str, str] = {}
         for target in sorted(self._found):
             above = target
@@ -306,7 +306,7 @@ class ProgramFinder:
 
 
 def _base_python(config: str) -> str:
-    """Return the directory of the Python that an environment was made with."""
+    """Return the directory of the Python from which an environment was created."""
     try:
         with open(config, "rb") as opened:
             text = opened.read(MAX_CFG_BYTES).decode("utf-8", "replace")

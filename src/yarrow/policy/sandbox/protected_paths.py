@@ -1,4 +1,4 @@
-"""Finds what of a workspace a sandbox must not let be changed, or be read: what git runs, and files of secrets."""
+"""Workspace paths that a sandbox must protect: files that git runs must not change, secret files must not be read."""
 
 import errno
 import os
@@ -23,44 +23,44 @@ from yarrow.policy.sandbox.secret_symlinks import is_recorded, resolve_secret_fi
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 MAX_DEPTH = 6
-"""Levels of a workspace on which repositories are protected by mounts; the baseline judges deeper ones."""
+"""Maximum depth at which mounts protect repositories; the baseline covers deeper ones."""
 PACKAGE_DIRECTORIES = frozenset({"node_modules", ".venv", "venv", ".tox"})
-"""Directories of packages: a `.env` in them is not the user's, and a mount would keep them from being removed."""
+"""Package directories: a `.env` in them is not the user's, and a mount would prevent their removal."""
 MAX_BUILD_MOUNTS = 400
-"""Mounts that hide files of secrets in directories of builds; of more files the oldest are hidden."""
+"""Maximum mounts that hide secret files in build directories; if there are more files, the oldest are hidden."""
 MAX_CACHED = 256
-"""Workspaces of which it is remembered what was found."""
+"""Maximum workspaces whose earlier scan results are remembered."""
 RUN_BY_GIT = ("hooks", "config")
-"""Of a repository's own directory: what git runs, or reads to learn what to run."""
+"""Names in a git directory that git runs, or reads to find what to run."""
 REDIRECTING_FILES = ("commondir",)
-"""Files of it that send git elsewhere; they are mostly not there, and must not come to be."""
+"""Names in a git directory that redirect git; usually missing, and must not be created."""
 WORKTREE_CONFIG = "config.worktree"
-"""Configuration of one worktree; one that comes to be is judged by what it holds."""
+"""Configuration of one worktree; a new one is judged by its content."""
 USERS_CONFIG = (".gitconfig", ".config/git/config")
-"""The person's own configuration of git, below the home."""
+"""The user's own git configuration, below the home."""
 
 
 class ScanResult(Struct):
-    """What a look at a workspace found."""
+    """Result of scanning a workspace."""
 
     pinned: list[Path] = []
-    """Repositories' own directories: written to, and never moved."""
+    """Git directories of repositories: writable, but not movable."""
     read_only: list[Path] = []
-    """Files and directories that are not changed."""
+    """Files and directories that must not change."""
     absent: list[Path] = []
-    """What must not come to be; it is quarantined when the command is over."""
+    """Paths that must not be created; otherwise they are quarantined after the command."""
     secrets: list[Path] = []
-    """Files that are not read."""
+    """Files that must not be read."""
     unhidden_count: int = 0
-    """Files of secrets in directories of builds that are too many to hide."""
+    """Number of secret files in build directories that exceed the limit and stay readable."""
     is_truncated: bool = False
-    """Whether the workspace has more directories than are looked at."""
+    """True if the workspace has more directories than are scanned."""
     unreadable: list[Path] = []
-    """Directories that cannot be looked at, and so are not shown."""
+    """Directories that cannot be listed, and therefore are not shown."""
     closed_repositories: list[Path] = []
     """Git directories among them."""
     external_repositories: list[Path] = []
-    """Repositories outside of the workspace, which the worktree that it is belongs to."""
+    """Repositories outside the workspace, if the workspace is a worktree of one."""
 
 
 _earlier: dict[Path, ScanResult] = {}
@@ -73,16 +73,16 @@ def scan(
     *,
     lister: ListDirectory | None = None,
 ) -> ScanResult:
-    """Look at one root of a workspace; `roots` are all of them, among which configurations of git may include files.
+    """Scan one root of a workspace; `roots` are all of them, whose files git configurations may include.
 
-    `lister` is used in place of one of its own.
+    `lister` replaces the default one.
 
-    Raises OSError where what must not be changed is a link: whoever writes beside it can put another in its place.
+    Raises OSError if something that must not change is a symlink: anyone who can write next to it can replace it.
     """
     found = ScanResult()
     _protect(root / ".yarrow", found)
     _refuse_link(root / ".git")
-    # By name, so that these are found however many others are put beside them.
+    # By name, so that these are found however many other entries are added next to them.
     first = [path for name in (".git", ".env") if os.path.lexists(path := root / name)]
     files: dict[Path, None] = {}
     for path in dict.fromkeys((*first, *find_entries(root, found, secrets, lister=lister))):
@@ -94,13 +94,13 @@ def scan(
             files[file] = None
     _hide_files(files, root, found)
     _protect_included(root, roots or (root,), found)
-    # The outermost first, so that what is pinned inside of it is mounted upon it.
+    # Outermost first, so that inner pinned directories are mounted on top.
     found.pinned = sorted(set(found.pinned))
     return found
 
 
 def _hide_files(files: Iterable[Path], root: Path, found: ScanResult) -> None:
-    """Hide files of secrets, all but those of packages, and those of builds that are too many."""
+    """Hide secret files, except those of packages and those in build directories that exceed the limit."""
     packaged: list[Path] = []
     for file in files:
         if not PACKAGE_DIRECTORIES.isdisjoint(file.parts[len(root.parts) : -1]):
@@ -111,7 +111,7 @@ def _hide_files(files: Iterable[Path], root: Path, found: ScanResult) -> None:
             packaged.append(file)
     mounted = {path for file in packaged for path in (file, *directories_between(root, file))}
     if len(mounted) > MAX_BUILD_MOUNTS:
-        # No command can make a file older, and so none can put another before those that exist.
+        # No command can make a file older, so none can displace existing files.
         packaged.sort(key=_change_time)
         mounted.clear()
     for number, file in enumerate(packaged):
@@ -124,7 +124,7 @@ def _hide_files(files: Iterable[Path], root: Path, found: ScanResult) -> None:
 
 def _hide_file(file: Path, root: Path, found: ScanResult) -> None:
     found.secrets.append(file)
-    # A directory above could be moved to where nobody looks.
+    # Otherwise a parent directory could be moved out of the protected place.
     found.pinned += directories_between(root, file)
 
 
@@ -136,21 +136,21 @@ def _change_time(file: Path) -> int:
 
 
 def directories_between(root: Path, path: Path) -> list[Path]:
-    """Return the directories above a path that lie below a root: with one of them it could be moved away."""
+    """Return the parents of a path that lie below a root: moving one of them would move the path."""
     return [above for above in path.parents if above != root and above.is_relative_to(root)]
 
 
 def _protect_included(root: Path, roots: Sequence[Path], found: ScanResult) -> None:
-    """Fix the files of a workspace that a configuration of git includes: they name what git runs as it does itself."""
-    from yarrow.policy.git_config import included_files  # reads scan without it
+    """Protect the workspace files that a git configuration includes, since they too name what git runs."""
+    from yarrow.policy.git_config import included_files  # scans for reads do not need it
 
     home = Path.home()
     users = [home / name for name in USERS_CONFIG]
     told = [path for config in (*_configs(found), *users) for path in included_files(config, home)]
-    # The person's own may itself be a link into a workspace.
+    # The user's own configuration may be a symlink into a workspace.
     paths = {os.path.realpath(path) for path in (*told, *users)} | {os.path.normpath(path) for path in told}
     for path in sorted(paths):
-        # The repository of a worktree lies outside, and is written to all the same.
+        # The repository of a worktree lies outside, but is writable.
         owners = (root, *roots, *found.pinned)
         owner = next((one for one in owners if path.startswith(os.path.join(one, ""))), None)  # noqa: PTH118 (texts)
         if owner is not None:
@@ -171,19 +171,19 @@ def _protect_file(path: Path, root: Path, found: ScanResult) -> None:
 
 
 def _protect_repository(path: Path, root: Path, roots: Sequence[Path], *, found: ScanResult) -> None:
-    from yarrow.policy.sandbox.new_repositories import is_removable  # reads scan without it
+    from yarrow.policy.sandbox.new_repositories import is_removable  # scans for reads do not need it
 
     if is_removable(path, roots):
         return
     if path.is_symlink():
         _protect_target(path, roots, found)
         return
-    # A directory above could be moved with all that is mounted in it, and another put in its place.
+    # Otherwise a parent directory could be moved with everything mounted in it, and replaced.
     found.pinned += directories_between(root, path)
     if path.is_dir():
         _protect_git_directories(path, roots, found=found, is_own=path.parent == root)
         return
-    # A worktree or a submodule: it says where its repository lies, which it must not be made to change.
+    # In a worktree or submodule this file names the git directory, which must not be redirected.
     found.read_only.append(path)
     if path.parent == root and (outside := _repository_of_worktree(path)):
         found.external_repositories.append(outside)
@@ -191,9 +191,9 @@ def _protect_repository(path: Path, root: Path, roots: Sequence[Path], *, found:
 
 
 def _protect_target(link: Path, roots: Sequence[Path], found: ScanResult) -> None:
-    """Protect what a symlink leads to in the workspace; the symlink itself is judged after each command.
+    """Protect the target of a symlink in the workspace; the symlink itself is judged after each command.
 
-    What is no git directory yet must be open to changes: it may be a directory of any kind.
+    A target that is not a git directory yet must stay writable: it may be any kind of directory.
     """
     target = Path(os.path.realpath(link))
     owner = next((root for root in roots if target != root and target.is_relative_to(root)), None)
@@ -213,8 +213,8 @@ def _protect_target(link: Path, roots: Sequence[Path], found: ScanResult) -> Non
 
 
 def _protect_git_directories(repository: Path, roots: Sequence[Path], *, found: ScanResult, is_own: bool) -> None:
-    """Protect a git directory with those in it. Raises OSError where what git runs of the root's own is a symlink."""
-    from yarrow.policy.sandbox.git_directories import module_directories  # reads scan without these
+    """Protect a git directory with those in it. Raises OSError if what git runs in the root's own is a symlink."""
+    from yarrow.policy.sandbox.git_directories import module_directories  # scans for reads do not need these
     from yarrow.policy.sandbox.new_repositories import is_removable
 
     if is_removable(repository, roots):
@@ -223,10 +223,10 @@ def _protect_git_directories(repository: Path, roots: Sequence[Path], *, found: 
     for directory in (repository, *module_directories(repository)):
         if directory != repository and is_removable(directory, roots):
             continue
-        if os.path.realpath(directory) != str(directory):  # judged where it lies
+        if os.path.realpath(directory) != str(directory):  # judged at its real path
             continue
         if _is_of_other_worktree(directory, roots):
-            # Commands do not see that worktree, so git would take it for one that was removed.
+            # Commands do not see that worktree, so git would consider it removed.
             found.pinned.append(directory.parent)
             found.read_only.append(directory)
             continue
@@ -239,8 +239,8 @@ def _protect_git_directories(repository: Path, roots: Sequence[Path], *, found: 
 
 
 def _protect_executed(directory: Path, roots: Sequence[Path], *, found: ScanResult, is_own: bool) -> None:
-    """Protect what git runs of a git directory. Raises OSError."""
-    # Of a worktree the directory says where the repository lies: it is there, and stays as it is.
+    """Protect what git runs in a git directory. Raises OSError."""
+    # In a worktree's directory `commondir` exists and names the repository; it stays unchanged.
     for name in (*RUN_BY_GIT, *REDIRECTING_FILES, WORKTREE_CONFIG):
         path = directory / name
         if not is_own and stat.S_ISLNK(_mode_of(path)):
@@ -250,7 +250,7 @@ def _protect_executed(directory: Path, roots: Sequence[Path], *, found: ScanResu
 
 
 def _mode_of(path: Path) -> int:
-    """Return the mode of what is at a path, 0 for nothing. Raises PermissionError."""
+    """Return the mode of a path, 0 if it does not exist. Raises PermissionError."""
     try:
         return path.lstat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -258,7 +258,7 @@ def _mode_of(path: Path) -> int:
 
 
 def _is_of_other_worktree(directory: Path, roots: Sequence[Path]) -> bool:
-    """Whether a directory of a repository belongs to a worktree that exists outside of the workspace."""
+    """Return whether a directory of a repository belongs to an existing worktree outside the workspace."""
     if directory.parent.name != "worktrees":
         return False
     from yarrow.policy.sandbox.git_files import read_path  # few workspaces have worktrees
@@ -271,9 +271,9 @@ def _is_of_other_worktree(directory: Path, roots: Sequence[Path]) -> bool:
 
 
 def _repository_of_worktree(file: Path) -> Path | None:
-    """Return the repository outside of the workspace that a worktree belongs to.
+    """Return the repository outside the workspace that a worktree belongs to.
 
-    Only where that names the worktree in turn: the file alone could name anybody's, and it would be writable.
+    It only counts if it also names the worktree: the file alone could name any repository, which would become writable.
     """
     from yarrow.policy.sandbox.git_files import read_gitfile, read_path  # few workspaces are worktrees
 
@@ -308,9 +308,9 @@ def _refuse(path: Path, status: os.stat_result) -> None:
 
 
 def merge_earlier(root: Path, found: ScanResult) -> ScanResult:
-    """Return what was found, and what earlier looks at the workspace found and is still there.
+    """Return the scan result with what earlier scans of the workspace found and still exists.
 
-    A command could put so much before something that it is not met any more.
+    A command could add so many entries before something that a scan no longer reaches it.
     """
     before = _earlier.get(root)
     if before is not None:
@@ -327,7 +327,7 @@ def merge_earlier(root: Path, found: ScanResult) -> ScanResult:
 
 
 def protection_gaps(roots: Sequence[Path]) -> list[str]:
-    """Return, in a sentence each, what the last looks at some roots could not protect."""
+    """Return sentences on what the last scans of some roots could not protect."""
     looks = [found for root in roots if (found := _earlier.get(root)) is not None]
     told: list[str] = []
     if unhidden := sum(found.unhidden_count for found in looks):
@@ -348,16 +348,16 @@ def protection_gaps(roots: Sequence[Path]) -> list[str]:
 
 def _still_there(before: Iterable[Path], now: Iterable[Path], kind: Callable[[Path], bool]) -> list[Path]:
     known = set(now)
-    # A directory above may be a symlink by now.
+    # A parent directory may be a symlink by now.
     return [path for path in before if path not in known and os.path.realpath(path) == str(path) and kind(path)]
 
 
 def find_entries(
     root: Path, found: ScanResult, secrets: SecretFiles = ENV_FILES, *, lister: ListDirectory | None = None
 ) -> Iterator[Path]:
-    """Yield the files of secrets below a directory and, without what packages bring, the repositories nearest to it.
+    """Yield the secret files below a directory and the nearest repositories, except those in packages.
 
-    Raises OSError when the directory itself cannot be looked at.
+    Raises OSError if the directory itself cannot be listed.
     """
     walk = _DirectoryLister(str(root), found, lister or start_scan(secrets))
     level, packaged, depth, looked = [str(root)], list[str](), 0, 0
@@ -384,7 +384,7 @@ def find_entries(
 
 
 class _DirectoryLister:
-    """Lists the directories of one workspace."""
+    """Lister of the directories of one workspace."""
 
     def __init__(self, root: str, found: ScanResult, lister: ListDirectory) -> None:
         self._root = root
@@ -393,7 +393,7 @@ class _DirectoryLister:
         self.entries = 0
 
     def names(self, directories: Iterable[str]) -> Iterator[tuple[str, DirectoryListing]]:
-        """Yield what directories hold. Raises OSError when the root cannot be looked at."""
+        """Yield directories with their listings. Raises OSError if the root cannot be listed."""
         for directory in directories:
             try:
                 names = self._look(directory)

@@ -1,7 +1,7 @@
-"""Quarantine: a store of files that commands made and that git, a shell or Yarrow would have executed.
+"""Quarantine: a store of files made by commands that git, a shell or Yarrow would have executed.
 
-An entry is a directory named by its number, with the file or directory (`item`) and a description (`entry.json`).
-Several processes may use one store at once.
+An entry is a directory named by its number that contains the file or directory (`item`) and a description
+(`entry.json`). Several processes may use one store at the same time.
 """
 
 import base64
@@ -23,13 +23,13 @@ from yarrow.platform import system
 from yarrow.policy.directory_trees import make_accessible, measure_tree, remove_tree
 
 STORE = "quarantine"
-"""Name of the store in the directory of the sandbox's notes."""
+"""Name of the store in the journal directory."""
 MAX_BYTES = 1_073_741_824
-"""Bytes of the whole store (1 GiB); what it cannot hold besides is renamed where it is."""
+"""Maximum bytes of the whole store (1 GiB); what does not fit is renamed in place."""
 MAX_ENTRIES = 1_000
-"""Entries of the store; further ones are renamed where they are."""
+"""Maximum entries of the store; further items are renamed in place."""
 MAX_COPY_BYTES = 67_108_864
-"""Bytes that are copied from another file system; what is larger stays where it was, under a name nobody executes."""
+"""Maximum bytes copied from another file system; a larger item stays in place under a name that is never executed."""
 MAX_NUMBERING_TRIES = 100
 DESCRIPTION, ITEM = "entry.json", "item"
 
@@ -38,18 +38,18 @@ class QuarantineEntry(Struct, frozen=True):
     """One quarantined file or directory."""
 
     number: int
-    """Number in the store, from 1; 0 when the store could not be written to."""
+    """Number in the store, from 1; 0 if the store could not be written."""
     path: Path
     """Original path."""
     session: str
-    """Session whose command made it; empty when it was found after a crash."""
+    """Session whose command made it; empty if it was found after a crash."""
     time: float
     """Seconds since the epoch."""
     reason: str
     size: int
-    """Bytes."""
+    """Size in bytes."""
     item: Path
-    """Current place: in the store, or beside the original path when it could not be moved there."""
+    """Current path: in the store, or next to the original path if it could not be moved there."""
 
 
 class RestoredEntry(Struct, frozen=True):
@@ -58,23 +58,23 @@ class RestoredEntry(Struct, frozen=True):
     path: Path
     """Its original path."""
     replaced: QuarantineEntry | None
-    """What was there, as an entry of its own; None for nothing."""
+    """Entry of what existed there before; None if nothing did."""
 
 
 class Quarantine:
-    """Moves files into a store, for one session."""
+    """The quarantine of one session, which moves files into a store."""
 
     def __init__(self, directory: Path, session: str = "") -> None:
         self._directory = directory
         self._session = session
         self._used: tuple[int, int] | None = None
-        """Entries and bytes of the store; counted once, since a command can leave thousands of files."""
+        """Entries and bytes of the store; counted once, because a command can leave thousands of files."""
 
     def take(self, directory: int, name: str, path: Path, *, reason: str) -> QuarantineEntry | None:
-        """Move what an open directory holds by a name, and return its entry; None when nothing is there.
+        """Move a name out of an open directory and return its entry; None if it does not exist.
 
-        Nothing is ever deleted instead: what the store cannot hold is renamed where it is. Where that fails too, the
-        item of the entry is the path itself.
+        Nothing is ever deleted: what the store cannot accept is renamed in place. If that fails too, the entry's item
+        is the path itself.
         """
         try:
             system.stat_at(directory, name)
@@ -93,7 +93,7 @@ class Quarantine:
         return entry
 
     def store_content(self, content: bytes, path: Path, *, reason: str) -> QuarantineEntry:
-        """Store a content that was kept from a path, and return its entry. Raises OSError."""
+        """Store content that was withheld from a path, and return its entry. Raises OSError."""
         number, slot = self._create_slot(len(content))
         if slot is None:
             return QuarantineEntry(0, path, self._session, time.time(), reason, len(content), path)
@@ -103,9 +103,9 @@ class Quarantine:
         return entry
 
     def store_copy(self, directory: int, name: str, path: Path, *, reason: str) -> QuarantineEntry | None:
-        """Store a copy of what an open directory holds by a name, for the path at which it was.
+        """Store a copy of a name in an open directory, for its original path.
 
-        None where it is too large, or the store is full or cannot be written. Raises OSError.
+        Returns None if it is too large, or if the store is full or cannot be written. Raises OSError.
         """
         size = measure_tree(directory, name)
         number, slot = self._create_slot(size) if size <= MAX_COPY_BYTES else (0, None)
@@ -123,9 +123,9 @@ class Quarantine:
         return entry
 
     def _create_slot(self, size: int) -> tuple[int, Path | None]:
-        """Return the number and directory of one more entry; 0 and None when the store is full or cannot be written.
+        """Return the number and directory of a new entry; 0 and None if the store is full or cannot be written.
 
-        Entries never make room for others: they may be files of the user that a command moved.
+        Entries are never evicted: they may be the user's files, moved by a command.
         """
         count, used = self._used if self._used is not None else _usage(self._directory)
         self._used = count, used
@@ -143,7 +143,7 @@ class Quarantine:
 
 
 def describe_entries(taken: Sequence[QuarantineEntry], name: Callable[[Path], str]) -> str:
-    """Return a sentence about entries; `name` returns how a path is shown."""
+    """Return a sentence about entries; `name` formats a path."""
     stuck = [entry for entry in taken if entry.item == entry.path]
     beside = [entry for entry in taken if entry not in stuck and not entry.number]
     moved = [entry for entry in taken if entry.number and entry not in stuck]
@@ -163,7 +163,7 @@ def describe_entries(taken: Sequence[QuarantineEntry], name: Callable[[Path], st
 
 
 def list_entries(directory: Path) -> list[QuarantineEntry]:
-    """Return what a store holds, the oldest first."""
+    """Return the entries of a store, oldest first."""
     found: list[QuarantineEntry] = []
     for number in sorted(_numbers(directory)):
         with suppress(OSError, msgspec.MsgspecError):
@@ -175,9 +175,10 @@ def list_entries(directory: Path) -> list[QuarantineEntry]:
 
 
 def restore(directory: Path, number: int) -> RestoredEntry:
-    """Move an entry back to its original path; what is there takes its place in the store.
+    """Move an entry back to its original path; what exists there is quarantined instead.
 
-    Raises UsageError for an unknown number, and when the path leads through a link or is made anew meanwhile; OSError.
+    Raises UsageError for an unknown number, or if the path contains a symlink or is created again meanwhile; also
+    OSError.
     """
     entry = next((entry for entry in list_entries(directory) if entry.number == number), None)
     if entry is None:
@@ -204,7 +205,7 @@ def _delete_entry(entry: QuarantineEntry, directory: Path) -> None:
 
 
 def _quarantine_existing(entry: QuarantineEntry, directory: Path) -> QuarantineEntry | None:
-    """Quarantine what is at the original path of an entry; None for nothing. Raises UsageError where that fails."""
+    """Quarantine what exists at an entry's original path; None if nothing does. Raises UsageError if that fails."""
     path = entry.path
     above = os.open(path.parent, os.O_RDONLY | system.DIRECTORY | system.NOFOLLOW)
     try:
@@ -217,7 +218,7 @@ def _quarantine_existing(entry: QuarantineEntry, directory: Path) -> QuarantineE
 
 
 def delete_all(directory: Path) -> int:
-    """Delete all entries for good, and return how many."""
+    """Delete all entries permanently, and return their number."""
     all_entries = list_entries(directory)
     for entry in all_entries:
         if not entry.item.is_relative_to(directory):
@@ -227,14 +228,14 @@ def delete_all(directory: Path) -> int:
 
 
 def encode_path(value: object) -> bytes:
-    """Return a path as bytes for a JSON text: it may be no text."""
+    """Return a path as bytes for JSON, because it may not be valid text."""
     if isinstance(value, Path):
         return os.fsencode(value)
     raise NotImplementedError(type(value))
 
 
 def decode_path(kind: type, value: object) -> Path:
-    """Return the path that `encode_path` wrote."""
+    """Return the path encoded by `encode_path`."""
     if kind is Path and isinstance(value, str):
         return Path(os.fsdecode(base64.b64decode(value, validate=True)))
     raise NotImplementedError(kind)
@@ -249,7 +250,7 @@ def _numbers(directory: Path) -> list[int]:
 
 
 def _usage(directory: Path) -> tuple[int, int]:
-    """Return the entries and the bytes of a store."""
+    """Return the number of entries and bytes in a store."""
     return len(_numbers(directory)), sum(_stored_bytes(entry, directory) for entry in list_entries(directory))
 
 
@@ -258,12 +259,12 @@ def _stored_bytes(entry: QuarantineEntry, directory: Path) -> int:
 
 
 def _move(directory: int, name: str, item: Path | None, *, aside: Path) -> Path:
-    """Move a name of an open directory to `item` or, where that is impossible, to one beside it; return the place."""
+    """Move a name of an open directory to `item` or, if that is impossible, to a sibling; return the new path."""
     if item is not None:
         with suppress(OSError):
             os.rename(name, item, src_dir_fd=directory)
             return item
-        # A command may have closed the directory, or what lies in it, to keep it there.
+        # A command may have removed permissions to keep the item in place.
         with suppress(OSError):
             system.set_mode(directory, stat.S_IMODE(os.fstat(directory).st_mode) | stat.S_IRWXU)
             make_accessible(name, inside=directory)
@@ -283,7 +284,7 @@ def _move(directory: int, name: str, item: Path | None, *, aside: Path) -> Path:
 
 
 def _move_back(item: Path, path: Path) -> None:
-    """Move a file or directory to a path where nothing is; never in the place of what came there meanwhile."""
+    """Move a file or directory to a free path, without replacing anything created there meanwhile."""
     if item.is_dir() and not item.is_symlink():
         try:
             item.rename(path)
@@ -305,7 +306,7 @@ def _move_back(item: Path, path: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy files, directories and links. Raises OSError, also for devices, sockets, FIFOs and very deep trees."""
+    """Copy files, directories and symlinks. Raises OSError, also for devices, sockets, FIFOs and very deep trees."""
     mode = source.lstat().st_mode
     if stat.S_ISDIR(mode):
         try:
@@ -317,7 +318,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _copy_owners(source: Path, target: Path) -> None:
-    """Give copied files and directories to those who own the originals; links stay ours. Raises OSError."""
+    """Give copied files and directories the owners of the originals; symlinks remain ours. Raises OSError."""
     for path in (target, *target.rglob("*")):
         if not path.is_symlink():
             descriptor = os.open(path, os.O_RDONLY | system.NOFOLLOW | system.BASE_FLAGS)
@@ -329,7 +330,7 @@ def _copy_owners(source: Path, target: Path) -> None:
 
 def _copy_file(source: str, target: str) -> None:
     mode = os.lstat(source).st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):  # a FIFO would wait
+    if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):  # a FIFO would block
         raise OSError(f"{source} is not an ordinary file")
     shutil.copy2(source, target, follow_symlinks=False)
 

@@ -1,4 +1,4 @@
-"""Copies of a person's settings of git and cargo without the tokens in them, for commands to read."""
+"""Copies of the user's git and cargo settings, without the tokens in them, for commands to read."""
 
 import hashlib
 import os
@@ -17,7 +17,7 @@ MAX_BYTES = 1_048_576
 GIT_SETTINGS = (".gitconfig", ".config/git/config")
 GIT_DIRECTORY = ".config/git"
 OTHER_GIT_FILES = (".gitignore_global", ".gitignore", ".gitattributes", ".gitmessage", ".git-templates")
-"""Files of git below a home that hold no keys."""
+"""Git files below a home that contain no keys."""
 CARGO_SETTINGS = (".cargo/config.toml", ".cargo/config")
 GIT_SECTIONS = frozenset(
     {
@@ -52,7 +52,7 @@ GIT_SECTIONS = frozenset(
     | {"gc", "maintenance", "pack", "index", "feature", "extensions", "stash", "interactive", "pager", "versionsort"}
     | {"checkout", "clone", "clean", "help", "protocol", "receive", "rebase", "sequence", "showbranch", "delta"}
 )
-"""Sections of git's settings that are shown, but for lines that hold a key."""
+"""Sections of git settings that are shown, except lines that contain a key."""
 GIT_HTTP = frozenset({"sslcainfo", "sslcapath", "sslverify", "sslbackend", "postbuffer", "version", "lowspeedlimit"})
 """Settings of the section `http` that are shown."""
 FILE_SETTING = re.compile(
@@ -60,15 +60,15 @@ FILE_SETTING = re.compile(
     r"[ \t]*=[ \t]*\"?((?:~/|/)[^\"\n#;]*[^\"\n#;\s])",
     re.IGNORECASE | re.MULTILINE,
 )
-"""A setting of git that names a file or a directory which git reads or runs."""
+"""Pattern of a git setting that names a file or directory that git reads or executes."""
 _KEY = re.compile(r"authorization|bearer\s|basic\s|[?&](?:api_?key|token)=", re.IGNORECASE)
 
 
 def copy_settings(home: Path, directory: Path, roots: Sequence[Path] = ()) -> Iterator[tuple[Path, Path]]:
-    """Yield the settings that are shown, each with the file that stands in its place. Raises OSError.
+    """Yield the settings files to show, each with the file to mount in its place. Raises OSError.
 
-    A file without keys stands for itself; a copy of others is made in `directory`, once for each content. Files that
-    git's settings of the person, or of a repository in one of `roots`, name are shown too.
+    A file without keys is mounted itself; others are copied to `directory`, once per content. Files named by git
+    settings of the user, or of a repository in `roots`, are shown too.
     """
     configs = [path for name in GIT_SETTINGS if os.access(path := home / name, os.R_OK)]
     below = [path for config in configs for path in included_files(config, home) if path.is_relative_to(home)]
@@ -84,7 +84,7 @@ def copy_settings(home: Path, directory: Path, roots: Sequence[Path] = ()) -> It
 
 
 def _named_files(home: Path, configs: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
-    """Yield what settings of git name below a home, with what it leads to, unless it holds keys or leads to them."""
+    """Yield paths below a home named by git settings, each with its real path, unless it contains or leads to keys."""
     values = (found[1] for config in configs for found in FILE_SETTING.finditer(_text(config) or ""))
     for value in dict.fromkeys(values):
         path = Path(os.path.normpath(home / value.removeprefix("~/")))
@@ -98,7 +98,7 @@ def _named_files(home: Path, configs: Iterable[Path]) -> Iterator[tuple[Path, Pa
 
 
 def _holds_secrets(path: Path) -> bool:
-    """Whether a file, or one of a directory, is named like one that holds a key."""
+    """Return whether a file, or a file in a directory, has a name that suggests a key."""
     try:
         names = os.listdir(path) if path.is_dir() else []  # noqa: PTH208 (names alone)
     except OSError:
@@ -107,7 +107,7 @@ def _holds_secrets(path: Path) -> bool:
 
 
 def _files_beside(directory: Path) -> list[str]:
-    """Return hooks, templates and the like that lie beside the settings of git."""
+    """Return hooks, templates and the like next to the git settings."""
     try:
         names = os.listdir(directory)  # noqa: PTH208 (names alone)
     except OSError:
@@ -118,7 +118,7 @@ def _files_beside(directory: Path) -> list[str]:
 
 
 def holds_credentials(path: Path, *, is_git: bool) -> bool:
-    """Whether a file of settings holds what its copy leaves out."""
+    """Return whether a settings file contains anything that its copy omits."""
     text = _text(path)
     return text is not None and redact_settings(text, is_git=is_git) != text
 
@@ -144,11 +144,11 @@ def _copy_redacted(path: Path, directory: Path, *, is_git: bool) -> Iterator[tup
 
 @lru_cache(maxsize=64)
 def redact_settings(text: str, *, is_git: bool) -> str:
-    """Return settings without the lines that may hold a key; of git's the sections of `GIT_SECTIONS` alone."""
+    """Return settings without lines that may contain a key; for git, only `GIT_SECTIONS` and `GIT_HTTP` are kept."""
     kept: list[str] = []
     section, is_continued, was_kept = "", False, True
     for line in text.splitlines(keepends=True):
-        if is_continued:  # a value that goes on belongs to its first line
+        if is_continued:  # a continuation belongs to its first line
             is_continued = line.rstrip("\r\n").endswith("\\")
             if was_kept and not _holds_key(line):
                 kept.append(line)
@@ -164,7 +164,7 @@ def redact_settings(text: str, *, is_git: bool) -> str:
             and (header := re.match(SECTION, line))
             and _is_harmless(header[0], header[0], is_git=is_git)
         ):
-            kept.append(f"{header[0]}\n")  # what follows belongs to it
+            kept.append(f"{header[0]}\n")  # the following lines belong to it
     return "".join(kept)
 
 
@@ -183,7 +183,7 @@ def _is_harmless(line: str, section: str, *, is_git: bool) -> bool:
 
 
 def _holds_key(line: str) -> bool:
-    """Whether a line sets something whose name is that of a key, or holds what looks like one."""
+    """Return whether a line sets something that is named like a key, or contains something that looks like one."""
     names = (name.replace("-", "_") for name in re.findall(r"([\w.-]+)[\"']?\s*=\s*\S", line))
     if _KEY.search(line) or any(re.search(SECRET_NAME_PATTERN, name, re.IGNORECASE) for name in names):
         return True

@@ -1,4 +1,4 @@
-"""Files of a machine that only root can read, looked for beside other work: a root's commands must not read them."""
+"""Background search for root-only files of a machine, which commands running as root must not read."""
 
 import os
 import stat
@@ -27,11 +27,11 @@ SCANNED_DIRECTORIES = (
     *("/var/lib/samba", "/var/lib/sss", "/var/lib/systemd", "/var/lib/tailscale", "/var/lib/teleport"),
     *("/var/lib/vault", "/var/lib/waagent"),
 )
-"""Directories that are looked at; `/root`, `/srv` and others are hidden as a whole."""
+"""Directories that are scanned; `/root`, `/srv` and others are hidden as a whole."""
 HIDDEN_DIRECTORY = "/srv"
-"""A hidden directory in which the parts that `workspace.read` shows are looked at too."""
+"""Hidden directory in which the parts shown by `workspace.read` are scanned too."""
 NEVER_WHOLE = frozenset({"/etc", "/usr/local"})
-"""Places that stay visible even if they are closed to all others: nothing runs without them."""
+"""Directories that stay visible even if they are closed to other users, because nothing runs without them."""
 NEEDED_FILES = (
     *("passwd", "group", "hosts", "host.conf", "hostname", "resolv.conf", "nsswitch.conf", "gai.conf", "services"),
     *("protocols", "networks", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ld.so.preload", "localtime", "timezone"),
@@ -39,32 +39,34 @@ NEEDED_FILES = (
     *("terminfo", "alternatives", "fonts", "crypto-policies", "ca-certificates", "ca-certificates.conf"),
     *("ssl/certs", "ssl/openssl.cnf", "ssl/cert.pem", "pki/tls/certs", "pki/tls/openssl.cnf", "pki/ca-trust"),
 )
-"""Files and directories of `/etc` that ordinary programs read and that hold no secrets, whatever their mode."""
+"""Files and directories of `/etc` that ordinary programs read and that contain no secrets, whatever their mode."""
 PACKAGE_DIRECTORIES = frozenset({"site-packages", "dist-packages", "node_modules", "gems", "rustlib"})
-"""Directories of packages outside of `/etc`, whose files are the same for everybody."""
+"""Package directories outside `/etc`, whose files are the same for everyone."""
 IGNORED_TARGETS = (*HIDDEN_DIRECTORIES, *KERNEL_SETTINGS, "/tmp", "/proc", "/sys", "/dev")  # noqa: S108 (hidden too)
-"""Where symlinks lead to what needs no mask."""
+"""Directories in which targets of symlinks need no mask."""
 REMOTE_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "autofs", "afs", "ceph", "glusterfs", "9p", "fuse.sshfs"}
 )
-"""File systems that may not answer; they are not looked at."""
+"""File systems that may not respond; they are not scanned."""
 MAX_MASKS = 200
-"""Maximum paths masked, since each costs a mount; names of secrets come first, and a notice counts the rest."""
+"""Maximum paths masked, since each needs a mount; secret names come first, and a notice counts the rest."""
 MAX_ENTRIES = 300_000
-"""Maximum entries looked at; a notice says when there are more."""
+"""Maximum entries scanned; a notice says if there are more."""
 MAX_SCAN_SECONDS = 2.0
-"""Seconds after which a look ends with what it found; a notice says so."""
+"""Seconds after which a scan ends with what it found; a notice says so."""
 DELAY_SECONDS = 0.5
-"""Seconds after which a look begins, so that it does not compete with the start and the first request; a command that
-comes earlier does not wait for that."""
+"""Seconds before a scan starts, so that it does not compete with the start of the service and the first request.
+
+A command that comes earlier does not wait for that.
+"""
 MAX_WAIT_SECONDS = 3.0
-"""Seconds that the first command waits for a look, in case a file system does not answer."""
+"""Maximum seconds that the first command waits for a scan, in case a file system does not respond."""
 FRESH_SECONDS = 300.0
-"""Age from which a look is taken again, beside the command that asks."""
+"""Age in seconds from which a scan is repeated, in the background of the command that asks."""
 MAX_SCANS = 16
-"""Maximum looks remembered, one for each choice of directories; then all are dropped."""
+"""Maximum cached scans, one for each set of directories; if exceeded, the cache is cleared."""
 ROOT = 0
-"""User and group whose commands these are."""
+"""User and group id of the commands concerned."""
 CLOSED = stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH
 UNREADABLE = stat.S_IRGRP | stat.S_IROTH
 EXECUTABLE = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
@@ -76,12 +78,12 @@ class RootFiles(Struct, frozen=True):
     files: tuple[str, ...] = ()
     directories: tuple[str, ...] = ()
     unmasked: int = 0
-    """How many more there are."""
+    """Number of further paths."""
     is_complete: bool = True
-    """Whether the look saw everything."""
+    """True if the scan saw everything."""
 
     def notice(self) -> str:
-        """Return, in a sentence, what commands can still read; empty if there is nothing."""
+        """Return a sentence on what commands can still read; empty if there is nothing."""
         if self.unmasked:
             return (
                 f"Commands can read {self.unmasked:,} files that are for root only: a sandbox masks {MAX_MASKS}. "
@@ -96,35 +98,35 @@ class RootFiles(Struct, frozen=True):
 
 
 def start_scan(readable: Sequence[str]) -> None:
-    """Look for these files in a thread, if that was not done; `readable` are roots that a sandbox shows."""
+    """Start the scan in a thread, unless its result is fresh; `readable` are the roots that a sandbox shows."""
     _scan_of(readable).start()
 
 
 def wait_for_scan(readable: Sequence[str]) -> RootFiles:
-    """Return what a look found, once it is over."""
+    """Return the result of the scan once it is done, or what was found so far after `MAX_WAIT_SECONDS`."""
     return _scan_of(readable).wait()
 
 
 def known_files(readable: Sequence[str]) -> RootFiles:
-    """Return what a look found; nothing as long as it is not over."""
+    """Return the result of the scan; empty if it is not done."""
     return _scan_of(readable).result()
 
 
 def reset() -> None:
-    """Look for everything anew when it is asked for again."""
+    """Discard all scans, so that the next request scans again."""
     with _lock:
         _scans.clear()
 
 
 def recheck(found: RootFiles) -> tuple[list[str], list[str]]:
-    """Return the files and directories that exist and are still for root only."""
+    """Return the files and directories that exist and are still root-only."""
     files = [path for path in found.files if (status := _status(path)) is not None and _is_private(status)]
     directories = [path for path in found.directories if (status := _status(path)) is not None and _is_closed(status)]
     return files, directories
 
 
 class _BackgroundScan:
-    """The latest look at some directories."""
+    """The latest scan of some directories."""
 
     def __init__(self, places: tuple[str, ...]) -> None:
         self._places = places
@@ -141,7 +143,7 @@ class _BackgroundScan:
             if is_fresh or (self._thread is not None and self._thread.is_alive()):
                 return
             self._walk = RootFileWalk(self._places)
-            # A process that ends need not wait for it.
+            # The process can exit without waiting for it.
             self._thread = threading.Thread(target=self._run, args=(self._walk,), name="yarrow-root-files", daemon=True)
             self._thread.start()
 
@@ -182,7 +184,7 @@ def _scan_of(readable: Sequence[str]) -> _BackgroundScan:
 
 
 class RootFileWalk:
-    """One walk through directories, the nearest entries first."""
+    """One breadth-first walk through directories."""
 
     def __init__(self, places: Iterable[str]) -> None:
         self._places = places
@@ -196,7 +198,7 @@ class RootFileWalk:
         self._is_over = False
 
     def run(self) -> None:
-        """Look at everything, within the limits."""
+        """Scan everything, within the limits."""
         end = time.monotonic() + MAX_SCAN_SECONDS
         for place in map(cached_realpath, self._places):
             status = _status(place)
@@ -211,7 +213,7 @@ class RootFileWalk:
         self._is_over = not self._waiting
 
     def found(self) -> RootFiles:
-        """Return what was found until now."""
+        """Return what was found so far."""
         files, directories = list(self._files), list(self._directories)
         paths = sorted((*files, *directories), key=_rank)
         masked = frozenset(paths[:MAX_MASKS])
@@ -242,7 +244,7 @@ class RootFileWalk:
             self._waiting.append(path)
 
     def _target(self, link: str) -> None:
-        """Note what a symlink leads to; directories that anybody may read are not looked at from there."""
+        """Record the target of a symlink; directories that other users may read are not scanned through it."""
         status = os.stat(link)  # noqa: PTH116 (for each link)
         if not _is_private(status) and not _is_closed(status):
             return
@@ -256,7 +258,10 @@ class RootFileWalk:
 
 
 def _is_private(status: os.stat_result) -> bool:
-    """Whether a file can be read by root alone, and is no program; other owners' files root's commands cannot read."""
+    """Return whether a file is not a program and only root can read it.
+
+    Files of other owners do not count: root's commands cannot read them.
+    """
     mode = status.st_mode
     return stat.S_ISREG(mode) and not mode & (UNREADABLE | EXECUTABLE) and status.st_uid == ROOT
 
@@ -266,7 +271,7 @@ def _is_closed(status: os.stat_result) -> bool:
 
 
 def _is_entered(status: os.stat_result) -> bool:
-    """Whether root without its override of modes can pass through a directory."""
+    """Return whether root without its override of modes can traverse a directory."""
     shift = 6 if status.st_uid == ROOT else 3 if status.st_gid == ROOT else 0
     return bool(status.st_mode >> shift & 1)
 
@@ -289,7 +294,7 @@ def _rank(path: str) -> tuple[bool, int, str]:
 
 
 def _remote_mounts() -> Iterator[str]:
-    """Yield where file systems are mounted that are not looked at."""
+    """Yield the mount points of file systems that are not scanned."""
     with suppress(OSError), open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as lines:
         for line in lines:
             mount, _, system = line.partition(" - ")

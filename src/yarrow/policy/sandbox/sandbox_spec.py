@@ -1,4 +1,4 @@
-"""What a sandbox shows, hides and lets be written."""
+"""Specification of a sandbox: what it shows, hides and makes writable."""
 
 from pathlib import Path
 from typing import Literal
@@ -19,29 +19,29 @@ class SandboxSpec(Struct, frozen=True):
     writable: tuple[Path, ...]
     """Roots of the workspace."""
     readable: tuple[Path, ...]
-    """Roots besides, that are shown."""
+    """Further roots that are shown."""
     home: Path
-    """The person's home, in whose place another stands."""
+    """The user's home, which is replaced inside."""
     session_dir: Path
-    """A directory of the session's own: what it keeps in its home and in /tmp from one call to the next."""
+    """Directory of the session with its home and /tmp, which persist between calls."""
     hidden: tuple[Path, ...] = ()
     """The service's own directories."""
     secrets: SecretFiles = ENV_FILES
-    """Files of the workspace that are not read."""
+    """Workspace files that must not be read."""
     write_protected: tuple[Path, ...] = ()
-    """Files and directories that are not changed, wherever they lie; absolute, perhaps through symlinks."""
+    """Files and directories that must not change, anywhere; absolute, possibly through symlinks."""
     journal_dir: Path | None = None
-    """Where is written down what to take away if the service is killed; None is nowhere."""
+    """Directory of the cleanup journal, for recovery if the service is killed; None for no journal."""
     read_only_roots: frozenset[Path] = frozenset()
-    """Roots among `writable` that are guarded as the others are, and are read-only."""
+    """Members of `writable` that are protected like the others but mounted read-only."""
     network: bool = True
-    """Whether commands reach the network; never in `strict`."""
+    """True if commands reach the network; they never do in `strict`."""
     session: str = ""
-    """The session whose commands run in it."""
+    """Session whose commands run in the sandbox."""
     owner: CommandUser | None = None
-    """Who commands run as; None is the user that Yarrow runs as."""
+    """User that commands run as; None for Yarrow's own user."""
 
     @property
     def runs_as_root(self) -> bool:
-        """Whether commands run as root, so that files for root only need masks."""
+        """True if commands run as root, so that root-only files need masks."""
         return system.is_root() and self.owner is None

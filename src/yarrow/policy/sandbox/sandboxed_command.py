@@ -1,4 +1,4 @@
-"""Puts a command into a sandbox: another command, which runs it there."""
+"""Wraps a command in another that runs it in a sandbox, and cleans up after it."""
 
 import os
 import weakref
@@ -37,47 +37,48 @@ from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 from yarrow.policy.sandbox.startup_file_protection import protect_startup_files
 
 MAX_USER_PROCESSES = 4_096
-"""Processes of one user, where that is limited by user and not by group."""
+"""Maximum processes of one user, if the limit is per user and not per cgroup."""
 MAX_OPEN_FILES = 65_536
 MAX_BASELINE_TRIES = 3
-"""Looks at a workspace before a command, as long as other commands begin or end meanwhile."""
+"""Maximum scans of a workspace before a command, while other commands start or end meanwhile."""
 REMOVED_VARIABLES = frozenset(
     {"TMPDIR", "TMP", "TEMP", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"}
 )
-"""Variables that name places which are not there inside; without them programs take /tmp and the home."""
+"""Variables that name directories missing inside; without them programs use /tmp and the home."""
 _ENTER_SCRIPT = 'echo $$ >"$1" || exit 125; shift; exec "$@"'
-"""Enters the group first, so that nothing of it is outside; then becomes the launcher."""
+"""Enters the cgroup first, so that no process is outside it, then becomes the launcher."""
 _AWAIT_SCRIPT = (
     'while read -r _ _ _state _ </proc/1/stat && [ "$_state" != S ]; do :; done; '
     "echo >&0 && read -r _ || exit 125; exec </dev/null; "
 )
-"""Ends unless the service lives and its death ends the sandbox.
+"""Exits unless the service is alive and its death ends the sandbox.
 
-Bubblewrap asks for its parent-death signals while it sets up, and misses a death before that. Process 1 is the last to
-ask, and sleeps only afterwards, until the command ends.
+Bubblewrap requests its parent-death signals during setup, and misses a death before that. Process 1 is the last to
+request one, and sleeps only afterwards, until the command ends.
 """
 _RUN_SCRIPT = (
     f"{_AWAIT_SCRIPT}ulimit -c 0; ulimit -n {MAX_OPEN_FILES} 2>/dev/null; "
-    # Processes are -p to one shell, and -u to another, to which -p is what cannot be changed.
+    # Processes are -p in one shell and -u in another, in which -p is a value that cannot be changed.
     f"ulimit -p {MAX_USER_PROCESSES} 2>/dev/null || ulimit -u {MAX_USER_PROCESSES} 2>/dev/null; "
-    # It outlives the command, to see what that leaves: signals are the command's to obey, and its death makes no word.
+    # It outlives the command to see what it leaves: signals are for the command to handle, and its death prints
+    # nothing.
     'left=$1; shift; trap : TERM HUP INT QUIT; exec 2>/dev/null; ("$@" 2>&1); code=$?; '
     "set -- /proc/[0-9]*; if [ $# -gt 2 ]; then sleep 0.1; set -- /proc/[0-9]*; "
     '[ $# -le 2 ] || : >"$left"; fi; exit $code'
 )
-"""Runs the command, and makes a file when other processes of it than the launcher and this shell still run then."""
+"""Runs the command, then creates a file if processes other than the launcher and this shell still run."""
 
 
 class SandboxedCommand:
-    """A command that runs another in a sandbox; `close` it when that is over, or is not run."""
+    """A command that runs another in a sandbox; call `close` when it is over or will not be run."""
 
     is_over = False
-    """Whether `quarantine_leftovers` was called."""
+    """True once `quarantine_leftovers` was called."""
     moved = MovedFiles()
-    """What the command moved out of the workspace, as far as it is over."""
+    """Files that the command moved out of the workspace; set once it is over."""
 
     def __init__(self, spec: SandboxSpec, command: Command) -> None:
-        """Raises OSError."""
+        """Prepare the sandbox. Raises OSError."""
         self._session_dir, self._owner, self._journal_dir = spec.session_dir, spec.owner, spec.journal_dir
         self._marker_name = f".left-{os.urandom(8).hex()}"  # in the session's /tmp
         self._home = sandbox_home(spec.home)
@@ -87,24 +88,24 @@ class SandboxedCommand:
         found = _scan_roots(spec, lister)
         held = ExitStack()
         self.close = weakref.finalize(self, held.close)
-        """Give back what it held."""
+        """Releases all resources."""
         self._descriptors = MountDescriptors()
         held.callback(self._descriptors.close)
         self._journal: list[JournalEntry] = []
         self.was_emptied = session_home.acquire(spec.session_dir)
-        """Whether the session's home and /tmp held too much, and were emptied."""
+        """True if the session's home and /tmp exceeded the limit and were emptied."""
         held.callback(session_home.release, spec.session_dir)
         self.home_changes = HomeChanges.snapshot(spec)
         self._files = WorkspaceFiles.snapshot(spec, command.argv[-1])
         baseline = _stable_baseline(spec, found, others, first=(began, lister))
         before = held.enter_context(register_running(baseline, others))
         self.masked = make_masks((path for one in found for path in one.secrets), spec.session_dir / "covers")
-        """The files of secrets that cannot be read, and what stands in their place."""
+        """Unreadable secret files, each with its cover."""
         self.restrictions = SandboxRestrictions(spec, _guarded(found), tuple(self.masked))
         self._leftovers = _leftovers(before, spec)
         self._quarantine = Quarantine((spec.journal_dir or spec.session_dir) / STORE, spec.session)
         if spec.journal_dir is not None:
-            with suppress(OSError):  # a home that cannot be written to keeps nobody from working
+            with suppress(OSError):  # an unwritable home must not prevent the command
                 self._journal.append(JournalEntry(spec.journal_dir, self._leftovers))
                 held.callback(self._journal[-1].remove)
         fixed = _writable_fixed_files(spec, found)
@@ -117,7 +118,7 @@ class SandboxedCommand:
         unscanned_regions.mark_unscanned(spec.journal_dir, before.roots, before.beyond)
 
     def _wrap(self, command: Command, program: str, *, mounts: WorkspaceMounts, spec: SandboxSpec) -> Command:
-        """Return the command that launches another."""
+        """Return the command that launches another in the sandbox."""
         words = [program, *build_arguments(spec, mounts, command.environment, cwd=command.cwd.resolve())]
         environment = {name: text for name, text in command.environment.items() if name not in REMOVED_VARIABLES}
         environment = mounts.caches.environment(environment) | {"HOME": str(self._home)}
@@ -146,7 +147,7 @@ class SandboxedCommand:
         )
 
     def left_processes(self) -> bool:
-        """Whether processes were still running when the command ended, and were ended with it."""
+        """Return whether processes were still running when the command ended, and were ended with it."""
         try:
             (self._session_dir / "tmp" / self._marker_name).unlink()
         except OSError:
@@ -154,10 +155,10 @@ class SandboxedCommand:
         return True
 
     def quarantine_leftovers(self) -> list[QuarantineEntry]:
-        """Quarantine, when the command is over, what it made where nothing may come to be or git would execute it.
+        """Quarantine, after the command, what it created at guarded paths or where git would execute it.
 
-        A file that covers such a place while the command runs would be seen by everybody, and an empty `commondir`
-        breaks the git of whoever works beside us.
+        Guarded paths are not covered by files while the command runs: everyone would see these, and an empty
+        `commondir` breaks git for concurrent processes.
         """
         self.is_over = True
         self.moved = self._files.copy_moved(self._quarantine)
@@ -175,7 +176,7 @@ class SandboxedCommand:
 
 
 def _scan_roots(spec: SandboxSpec, lister: ListDirectory) -> list[ScanResult]:
-    """Return what was found in each root. Raises OSError."""
+    """Return the scan result of each root. Raises OSError."""
     if spec.journal_dir is not None:
         REGISTER.open(spec.journal_dir)
     found = [merge_earlier(root, scan(root, spec.writable, spec.secrets, lister=lister)) for root in spec.writable]
@@ -203,10 +204,10 @@ def _writable_fixed_files(spec: SandboxSpec, found: Sequence[ScanResult]) -> lis
 def _stable_baseline(
     spec: SandboxSpec, found: Sequence[ScanResult], others: list[Baseline], *, first: tuple[JournalState, ListDirectory]
 ) -> Baseline:
-    """Return a baseline taken while no other command began or ended; add those of other services to `others`.
+    """Return a baseline taken while no other command started or ended; add those of other services to `others`.
 
-    What a command planted that began during the look, or ended before it was over, would be taken for the user's.
-    `first` is the state of the notes before the first look, and that look, which the baseline shares.
+    Anything planted by a command that starts during the scan, or ends before it does, would be taken for the user's.
+    `first` is the journal state before the first scan, and that scan's lister, which the baseline shares.
     """
     state, lister = first
     if spec.journal_dir is None:
@@ -238,7 +239,7 @@ def _baseline(
 
 
 def _trusted_bwrap(spec: SandboxSpec) -> str:
-    """Return the path of bubblewrap. Raises OSError where commands in the sandbox could write it."""
+    """Return the path of bubblewrap. Raises OSError if commands in the sandbox could write it."""
     program = find_bwrap()
     if program is None or any(Path(program).is_relative_to(root) for root in spec.writable):
         raise OSError(f"bubblewrap ({program}) lies in the workspace, so commands can write it: work in a part")
@@ -246,7 +247,7 @@ def _trusted_bwrap(spec: SandboxSpec) -> str:
 
 
 def _seccomp_file(directory: Path, *, is_strict: bool) -> Path | None:
-    """Return the file that holds the filter of system calls, None on a machine that none is known for."""
+    """Return the file with the seccomp filter; None on an unsupported machine."""
     program = seccomp.program(is_strict=is_strict)
     if not program:
         return None

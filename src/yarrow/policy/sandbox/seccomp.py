@@ -1,36 +1,38 @@
-"""The system calls that a sandbox refuses, as the program that the kernel runs for each call."""
+"""Filter of the system calls that a sandbox refuses, as a BPF program that the kernel runs for each call."""
 
 import platform
 import struct
 from functools import lru_cache
 
 _LOAD, _EQUAL, _AT_LEAST, _HAS, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
-"""Instructions of the classic packet filter: load a word; jump when equal, at least, or a bit is set; mask; return."""
+"""Classic BPF instructions: load a word; jump if equal, if at least, or if a bit is set; mask; return."""
 _NUMBER, _ARCHITECTURE = 0, 4
 _ARGUMENTS = (16, 24, 32, 40)
-"""Where the kernel puts them, in bytes, on a machine whose lower half of a word comes first."""
+"""Byte offsets of the arguments on a little-endian machine."""
 _ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
 _X32 = 0x40000000
-"""From here on calls of another kind begin, by other numbers; they are all refused."""
+"""Start of the numbers of x32 calls, all of which are refused."""
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
-"""Push characters into a terminal, as if somebody typed them."""
+"""Terminal requests that insert characters as if they were typed."""
 _LOCAL = 1
 _FAMILIES = (2, 10, 16)
-"""Families of sockets that may be made: IPv4, IPv6, and netlink, which looking up a host needs; local ones besides."""
+"""Allowed socket families: IPv4, IPv6, and netlink, which name resolution needs; local sockets are separate."""
 _KIND = 0x0F
-"""Bits of the type of a socket without its flags."""
+"""Mask of a socket type without its flags."""
 _DATAGRAM, _RAW = 2, 3
-"""Types of local sockets that send to any address, also as one of a pair."""
+"""Types of local sockets that can send to any address, even in a pair."""
 _RUNS_AS_OWNER = 0o4000
-"""The mark of a program that runs with the rights of its owner. The one of its group is let be: directories that are
-shared carry it, and whoever copies them sets it."""
+"""Setuid bit.
+
+The setgid bit is allowed: shared directories have it, and copying them sets it.
+"""
 _MAKES = 0o100 | 0o20000000
-"""Flags of an opening call that make a file; without them it passes no mode."""
+"""Flags of an open call that create a file; without them the call passes no mode."""
 _MODE_AT = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2}
-"""Which argument is the mode that a file is given, ..."""
+"""Index of the mode argument of calls that set a file's mode."""
 _FLAGS_AT = {"open": 1, "openat": 2}
-"""... and which are the flags of calls whose mode comes next, and counts with `_MAKES` alone."""
+"""Index of the flags argument of calls whose mode comes next, and counts only with `_MAKES`."""
 
 _X86 = """
     add_key 248, request_key 249, keyctl 250, bpf 321, perf_event_open 298, userfaultfd 323, mount 165,
@@ -53,16 +55,19 @@ _SAME_EVERYWHERE = """
     io_uring_setup 425, io_uring_enter 426, io_uring_register 427, open_tree 428, move_mount 429, fsopen 430,
     fsconfig 431, fsmount 432, fspick 433, mount_setattr 442, quotactl_fd 443, openat2 437
 """
-"""Newer calls have one number. io_uring is among them since it makes calls that no filter sees, and openat2 since it is
-handed its mode where no filter looks."""
+"""Newer calls, whose numbers are the same on all machines.
+
+io_uring is included because it makes calls that no filter sees, and openat2 because filters cannot see its mode.
+"""
 _MACHINES = {"x86_64": (0xC000003E, _X86), "aarch64": (0xC00000B7, _ARM)}
 
 
 @lru_cache(maxsize=4)
 def program(machine: str = "", *, is_strict: bool = False) -> bytes:
-    """Return the program for a machine, this one unless it is named; empty where none is known.
+    """Return the program for a machine, by default this one; empty if the machine is unknown.
 
-    `is_strict` refuses local sockets: each could be connected to a daemon. Pairs of connected sockets stay.
+    `is_strict` refuses local sockets, since each could be connected to a daemon. Pairs of connected sockets are
+    allowed.
     """
     known = _MACHINES.get(machine or platform.machine())
     if known is None:
@@ -81,7 +86,7 @@ def program(machine: str = "", *, is_strict: bool = False) -> bytes:
     looked_into = {"socket", "socketpair", "ioctl", *_MODE_AT, *_FLAGS_AT}
     for name, number in numbers.items():
         if name not in looked_into:
-            # What is newer is refused as if the kernel did not have it, so that programs take the older way.
+            # Newer calls are refused as if the kernel lacked them, so that programs fall back.
             refusal = _ENOSYS if name in newer else _EPERM
             code += [_jump(_EQUAL, number, no=1), _step(_RETURN, _REFUSE | refusal)]
     code += _argument(numbers["ioctl"], _ARGUMENTS[1], refused=(_TIOCSTI, _TIOCLINUX))
@@ -106,7 +111,7 @@ def _argument(number: int, at: int, *, refused: tuple[int, ...]) -> list[bytes]:
 
 
 def _marks(numbers: dict[str, int]) -> list[bytes]:
-    """Return the steps that refuse to give a file the rights of its owner."""
+    """Return the steps that refuse to set the setuid bit of a file."""
     steps: list[bytes] = []
     refuse, allow = _step(_RETURN, _REFUSE | _EPERM), _step(_RETURN, _ALLOW)
     for name, at in _MODE_AT.items():
@@ -129,7 +134,7 @@ def _sockets(number: int, families: tuple[int, ...]) -> list[bytes]:
 
 
 def _pairs(number: int) -> list[bytes]:
-    """Return the steps that refuse pairs of sockets that could send to others than each other."""
+    """Return the steps that refuse pairs of sockets that can send to others than each other."""
     tests = [
         _step(_LOAD, _ARGUMENTS[1]),
         _step(_AND, _KIND),
@@ -145,5 +150,5 @@ def _step(code: int, value: int) -> bytes:
 
 
 def _jump(code: int, value: int, *, yes: int = 0, no: int = 0) -> bytes:
-    """Return a step that passes over so many steps when it holds, and when it does not."""
+    """Return a step that skips `yes` steps if it holds, otherwise `no` steps."""
     return struct.pack("=HBBI", code, yes, no, value)

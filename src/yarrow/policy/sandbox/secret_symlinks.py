@@ -1,4 +1,4 @@
-"""Finds the files that links with names of secret files lead to: sandboxes cover them, and file tools refuse them."""
+"""Targets of symlinks with names of secret files, which sandboxes cover and file tools refuse."""
 
 import os
 import stat
@@ -10,24 +10,24 @@ from yarrow.policy.secrets import ENV_FILE, SecretFiles
 
 
 def is_recorded(path: Path) -> bool:
-    """Whether git has recorded what a file holds."""
-    from yarrow.policy.sandbox import git_index  # most reads meet no file of secrets
+    """Return whether git has recorded the content of a file."""
+    from yarrow.policy.sandbox import git_index  # most reads involve no secret file
 
     return git_index.is_recorded(path)
 
 
 def resolve_secret_file(path: Path, roots: Sequence[Path], secrets: SecretFiles) -> Path | None:
-    """Return what is covered for a file of secrets: of a link, the file that it leads to.
+    """Return the file to cover for a secret file: itself or, for a symlink, its target.
 
-    None for a file as git has recorded it, and for a link that leads nowhere, to no file, to an example that is made
-    to be read, or out of the workspace to what everybody may read, programs among it.
+    Return None for a file with the content that git recorded. Also return None for a symlink that is dangling, or that
+    leads to a non-file, to an example file, or out of the workspace to a world-readable file, such as a program.
     """
     if not path.is_symlink():
         return None if is_recorded(path) else path
     try:
         real = path.resolve(strict=True)
         mode = real.stat().st_mode
-    except (OSError, RuntimeError):  # a loop is one or the other
+    except (OSError, RuntimeError):  # a loop raises one or the other
         return None
     is_open = mode & stat.S_IROTH and not any(real.is_relative_to(root) for root in roots)
     is_example = real.name.startswith(ENV_FILE) and not secrets.has(real.name)
@@ -35,7 +35,7 @@ def resolve_secret_file(path: Path, roots: Sequence[Path], secrets: SecretFiles)
 
 
 class SecretSymlinks:
-    """Files that a link in their own directory, or in one of `places`, says are secret; each is looked at once."""
+    """Targets of symlinks with secret names, in their own directory or in `places`; each directory is read once."""
 
     def __init__(self, places: Sequence[Path], secrets: SecretFiles, *, writable: Sequence[Path]) -> None:
         self._secrets = secrets
@@ -44,7 +44,7 @@ class SecretSymlinks:
         self._by_directory: dict[str, frozenset[str]] = {}
 
     def has(self, real: str) -> bool:
-        """Whether such a link leads to the file of this real path."""
+        """Return whether such a symlink leads to this real path."""
         directory = os.path.dirname(real)  # noqa: PTH120 (asked of each file of a tree)
         known = self._by_directory.get(directory)
         if known is None:
@@ -54,7 +54,7 @@ class SecretSymlinks:
     def _files(self, directory: str) -> list[str]:
         try:
             names = list_directory(directory, self._secrets).notable
-        except (OSError, ValueError):  # what nobody can list, or what no directory can be called, holds no such link
+        except (OSError, ValueError):  # an unreadable directory or invalid name contains no such symlink
             return []
         links = (Path(directory, name) for name in names if self._secrets.has(name))
         found = (resolve_secret_file(link, self._writable, self._secrets) for link in links if link.is_symlink())

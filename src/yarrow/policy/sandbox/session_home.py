@@ -1,4 +1,4 @@
-"""The directory of a session's own, with the home and the /tmp of its commands: made, kept within bounds, removed."""
+"""Directory of a session with the home and /tmp of its commands: creation, size limit, removal."""
 
 import os
 import threading
@@ -10,30 +10,30 @@ from yarrow.policy.directory_trees import remove_tree
 
 DIRECTORIES = ("tmp", "home")
 CACHES = "caches"
-"""Directory with the session's own caches of package managers."""
+"""Name of the directory with the session's own package manager caches."""
 MAX_BYTES = 4_294_967_296
-"""The most that a session's home and /tmp hold between two commands, 4 GiB on the disk; of more, both are emptied."""
+"""Maximum bytes on disk of a session's home and /tmp between two commands (4 GiB); beyond that, both are emptied."""
 MEASURE_SECONDS = 60.0
-"""How long nobody looks again how much it is, ..."""
+"""Minimum seconds between two measurements of the size."""
 MEASURE_SHARE = 100
-"""... and how many times as long as the last look took."""
+"""Minimum time between two measurements, as a multiple of the duration of the last one."""
 
 _next_measure: dict[Path, float] = {}
 _users: dict[Path, int] = {}
 _lock = threading.RLock()
-"""It may be taken again in the same thread, for what is collected as garbage leaves too."""
+"""Reentrant, because garbage collection may call `release` in the same thread."""
 
 
 def create(session_dir: Path) -> None:
-    """Make the directories that are missing. Raises OSError."""
+    """Create the directories that are missing. Raises OSError."""
     for name in DIRECTORIES:
         (session_dir / name).mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def acquire(session_dir: Path) -> bool:
-    """Make the directories for one more command; return whether what they held was too much, and is gone.
+    """Create the directories for another command; return whether they exceeded the limit and were emptied.
 
-    They are not emptied while another command runs in them. Each `acquire` needs a `release`. Raises OSError.
+    They are not emptied while another command uses them. Each `acquire` needs a `release`. Raises OSError.
     """
     create(session_dir)
     start = time.monotonic()
@@ -54,7 +54,7 @@ def acquire(session_dir: Path) -> bool:
 
 
 def release(session_dir: Path) -> None:
-    """Say that a command is over."""
+    """Register the end of a command."""
     with _lock:
         _users[session_dir] = _users.get(session_dir, 1) - 1
         if not _users[session_dir]:
@@ -62,13 +62,13 @@ def release(session_dir: Path) -> None:
 
 
 def remove(session_dir: Path) -> None:
-    """Remove a session's directory; what cannot be removed goes with the service."""
+    """Remove a session's directory; what cannot be removed is removed with the service's own directory."""
     _next_measure.pop(session_dir, None)
     remove_tree(session_dir)
 
 
 def _disk_usage(directory: Path) -> int:
-    """Return the bytes that a directory takes on the disk, at least when some of it cannot be looked at."""
+    """Return the disk usage of a directory in bytes; inaccessible parts are not counted."""
     used, waiting = 0, [str(directory)]
     while waiting:
         with suppress(OSError), os.scandir(waiting.pop()) as entries:

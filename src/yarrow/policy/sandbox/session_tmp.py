@@ -1,4 +1,4 @@
-"""The /tmp of a session's commands, as file tools reach it."""
+"""The /tmp of a session's commands, as accessed by file tools."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ MAX_SYMLINKS = 40
 
 
 class SessionTmp(Struct, frozen=True):
-    """The directory that the sandbox of a session shows at /tmp."""
+    """The directory that a session's sandbox shows at /tmp."""
 
     spec: SandboxSpec
 
@@ -24,7 +24,7 @@ class SessionTmp(Struct, frozen=True):
         return self.spec.session_dir / "tmp"
 
     def create(self) -> None:
-        """Make the directory unless it exists. Raises OSError."""
+        """Create the directory unless it exists. Raises OSError."""
         from yarrow.policy.sandbox import session_home
 
         session_home.create(self.spec.session_dir)
@@ -34,8 +34,8 @@ class SessionTmp(Struct, frozen=True):
     def resolve(self, path: Path, *, writes: bool) -> Path:
         """Return the real path on the machine of an absolute path, with symlinks followed as commands see them.
 
-        A path below /tmp is the session's own if it exists there, and if it is written and exists nowhere else.
-        Raises OSError, ValueError.
+        A path below /tmp refers to the session's own if it exists there, or if it is to be written and exists nowhere
+        else. Raises OSError, ValueError.
         """
         machine = os.path.realpath(path)
         text = str(path)
@@ -52,19 +52,19 @@ class SessionTmp(Struct, frozen=True):
         return Path(real if is_new else machine)
 
     def display_path(self, real: str) -> str:
-        """Return the name that commands and the model have for a real path of the machine."""
+        """Return the name by which commands and the model know a real path of the machine."""
         own = str(self.directory)
         return f"{TMP}{real[len(own) :]}" if f"{real}/".startswith(f"{own}/") else real
 
     def _is_shown(self, path: str) -> bool:
-        """Whether a path lies in a root that commands see where it is on the machine."""
+        """Return whether a path lies in a root that commands see at its real path."""
         return any(f"{path}/".startswith(f"{root}/") for root in (*self.spec.writable, *self.spec.readable))
 
     def _on_machine(self, seen: str, covered: tuple[str, ...]) -> str:
         return f"{self.directory}{seen[len(TMP) :]}" if _is_own(seen, covered) else seen
 
     def _followed(self, path: Path, covered: tuple[str, ...]) -> str:
-        """Return the path that commands reach by another one, without symlinks. Raises OSError, ValueError."""
+        """Return the path that commands reach through another one, without symlinks. Raises OSError, ValueError."""
         waiting = list(reversed(path.parts[1:]))
         seen, links = "", 0
         while waiting:
@@ -89,12 +89,12 @@ def _is_tmp(path: str) -> bool:
 
 
 def _is_own(path: str, covered: tuple[str, ...]) -> bool:
-    """Whether commands see a path in the session's own /tmp."""
+    """Return whether commands see a path in the session's own /tmp."""
     return _is_tmp(path) and not any(f"{path}/".startswith(f"{place}/") for place in covered)
 
 
 def _read_link(path: str) -> str | None:
-    """Return what a symlink leads to; None for anything else. Raises ValueError."""
+    """Return the target of a symlink; None for anything else. Raises ValueError."""
     try:
         return os.readlink(path)  # noqa: PTH115 (texts throughout)
     except OSError:

@@ -1,4 +1,4 @@
-"""Sockets of daemons, which are as good as an account: found by place, by name and by the variables of clients."""
+"""Sockets of daemons, which can give access to a whole account: found by directory, name and client variables."""
 
 import os
 import re
@@ -27,7 +27,7 @@ DAEMON_DIRECTORIES = (
     ),
     *("/opt/1Password", "/opt/homebrew/var", "/opt/mysql", "/opt/postgresql", "/opt/podman", "/opt/k3s"),
 )
-"""Directories of daemons outside of the places that are hidden whole: every socket in them is masked."""
+"""Directories of daemons outside those hidden as a whole; every socket in them is masked."""
 SOCKET_NAMES = (
     r"(?:docker|podman|containerd|crio|buildkitd|dockershim|cri-dockerd|lima|colima|rootlesskit)[\w.-]*[.]sock(?:et)?"
     r"|unix[.]socket(?:[.]user)?|libvirt[\w-]*sock[\w-]*|virt\w+-sock[\w-]*|snapd[\w-]*[.]socket|qmp[\w.-]*|.*[.]qmp"
@@ -37,7 +37,7 @@ SOCKET_NAMES = (
     r"|vpnkit[\w.-]*|op-(?:daemon|agent)[\w.]*[.]sock|kwallet\d?[.]socket|keyring[\w.-]*|nomad[\w.-]*[.]sock"
     r"|consul[\w.-]*[.]sock|vault[\w.-]*[.]sock|php[\w.-]*fpm[\w.-]*[.]sock|supervisor[\w.-]*[.]sock|cups[.]sock"
 )
-"""Names of sockets of daemons, and of agents that hold keys, wherever they listen."""
+"""Pattern of names of sockets of daemons, and of agents that hold keys, wherever they listen."""
 VARIABLES = (
     *("SSH_AUTH_SOCK", "GPG_AGENT_INFO", "DOCKER_HOST", "CONTAINER_HOST", "PODMAN_HOST", "BUILDKIT_HOST", "LXD_SOCKET"),
     *("DBUS_SESSION_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS", "WAYLAND_DISPLAY", "PULSE_SERVER", "LIBVIRT_DEFAULT_URI"),
@@ -45,22 +45,22 @@ VARIABLES = (
     *("NVIM_LISTEN_ADDRESS", "EMACS_SOCKET_NAME", "GNOME_KEYRING_CONTROL", "SUDO_ASKPASS_SOCKET", "INCUS_SOCKET"),
     *("CONTAINERD_ADDRESS", "PGHOST", "MYSQL_UNIX_PORT", "REDIS_URL", "SSH_AGENT_SOCK", "OP_SERVICE_SOCKET"),
 )
-"""Environment variables by which clients find a daemon, an agent, a display or an editor."""
+"""Environment variables through which clients find a daemon, an agent, a display or an editor."""
 MAX_DEPTH = 4
-"""Levels of directories looked at below a directory of a daemon."""
+"""Maximum levels of directories scanned below a daemon's directory."""
 MAX_ENTRIES = 4_096
-"""Maximum entries looked at of all directories of daemons."""
+"""Maximum entries scanned in all daemon directories together."""
 CACHE_SECONDS = 60.0
-"""Seconds for which a look at these directories counts; what starts meanwhile is found by what the kernel says."""
+"""Seconds for which a scan of these directories is cached; newer sockets are found in the kernel's list."""
 MAX_SOCKETS = 64
-"""Maximum sockets masked one by one, since each costs a mount."""
+"""Maximum sockets masked individually, since each needs a mount."""
 _LISTENING = "/proc/net/unix"
 
 
 def find_client_sockets(environment: Mapping[str, str]) -> list[str]:
-    """Return the sockets that an environment names."""
+    """Return the sockets named by an environment."""
     named = (re.findall(r"/[^\s,;?:]+", value) for name in VARIABLES if (value := environment.get(name)))
-    # An address has two slashes before its path.
+    # A URL has two slashes before its path.
     paths = dict.fromkeys(os.path.normpath(path) for each in named for path in each)
     return [path for path in (re.sub("^/+", "/", path) for path in paths) if _is_socket(path)]
 
@@ -72,7 +72,7 @@ def find_daemon_sockets() -> list[str]:
 
 
 def _listening_sockets() -> Iterator[str]:
-    """Yield the sockets that the kernel knows and a daemon has by its name."""
+    """Yield the sockets listed by the kernel whose names are those of daemons."""
     try:
         with open(_LISTENING, "rb") as opened:
             text = opened.read().decode("utf-8", "surrogateescape")

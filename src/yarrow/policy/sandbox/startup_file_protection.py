@@ -1,4 +1,4 @@
-"""Write protection inside a sandbox for files that the next start of Yarrow obeys, by any name."""
+"""Write protection inside a sandbox for files that Yarrow's next start obeys, under any name."""
 
 import errno
 import os
@@ -11,9 +11,9 @@ from yarrow.policy.startup_files import files_at
 
 
 def protect_startup_files(paths: Sequence[Path], roots: Sequence[Path], found: Sequence[ScanResult]) -> None:
-    """Add to what was found of each root the paths that lie in it, and hard links to them.
+    """Add to each root's scan result the startup paths in it, and hard links to them.
 
-    Raises OSError where one is named through a symlink in the root itself: a command could put another in its place.
+    Raises OSError if a path leads through a symlink at the top of a root, because a command could replace it.
     """
     files: list[Path] = []
     for path in paths:
@@ -40,7 +40,7 @@ def _protect(path: Path, root: Path, found: ScanResult) -> None:
 
 
 def _protectable_path(path: Path, root: Path) -> Path:
-    """Return what to make read-only for a path; a symlink on the way cannot be, but the directory it lies in."""
+    """Return the path to make read-only; for a symlink on the way, which cannot be, the directory that contains it."""
     for step in (*reversed(directories_between(root, path)), path):
         if step.is_symlink():
             if step.parent == root:

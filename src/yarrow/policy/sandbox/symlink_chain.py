@@ -1,16 +1,16 @@
-"""Symlinks on a path, followed one at a time."""
+"""Symlinks in a path, followed one at a time."""
 
 import os
 from collections.abc import Iterator
 
 MAX_SYMLINKS = 40
-"""Maximum symlinks followed on one path; Linux follows no more."""
+"""Maximum symlinks followed in one path; Linux follows no more."""
 
 
 def follow_symlinks(path: str) -> Iterator[str]:
-    """Yield an absolute path, and what it becomes each time one more symlink on it is followed; the last has none.
+    """Yield an absolute path, then the path after each further symlink in it is followed; the last has none.
 
-    A dangling path ends where following it ends.
+    A dangling path ends where it can no longer be followed.
     """
     if ".." not in path.split("/"):
         yield path
@@ -24,7 +24,7 @@ def follow_symlinks(path: str) -> Iterator[str]:
             continue
         try:
             target = os.readlink(f"{done}/{name}")  # noqa: PTH115 (texts throughout)
-        except OSError:  # no symlink
+        except OSError:  # not a symlink
             done = f"{done}/{name}"
             continue
         followed += 1
@@ -35,5 +35,5 @@ def follow_symlinks(path: str) -> Iterator[str]:
         waiting = [*target.split("/"), *waiting]
         while waiting[:1] in (["."], [".."], [""]):
             done = done.rpartition("/")[0] if waiting.pop(0) == ".." else done
-        if ".." not in waiting:  # else what it leaves out of account may be a symlink
+        if ".." not in waiting:  # otherwise what it skips may be a symlink
             yield "/".join((done, *filter(None, waiting))) or "/"

@@ -1,6 +1,6 @@
-"""Parts of a workspace that commands could write and that no look judged: nothing in them is trusted until one does.
+"""Parts of a workspace that commands could write and no scan has judged; they are not trusted until one does.
 
-A look ends at a number of directories, level by level, so what it leaves out is all that lies deeper than some level.
+A scan stops at a number of directories, level by level, so it omits everything deeper than some level.
 """
 
 import os
@@ -17,29 +17,29 @@ from yarrow.policy.sandbox.git_directories import outermost
 from yarrow.policy.sandbox.quarantine import decode_path, encode_path
 
 REGIONS_FILE = "unjudged"
-"""Name in the directory of the sandbox's notes."""
+"""Name in the journal directory."""
 MAX_REGIONS = 1_024
-"""Workspaces with more directories than a look judges; of more the oldest is forgotten."""
+"""Maximum workspaces with more directories than a scan judges; the oldest is forgotten."""
 MAX_SCANNED_ROOTS = 64
-"""Roots in such a workspace that were judged since; what lies in others is not trusted even if it was judged."""
+"""Maximum roots in such a workspace that were judged since; others are not trusted even if they were judged."""
 
 
 class UnscannedRegion(Struct, frozen=True):
-    """All directories of a workspace at some depth and below, but for roots that were judged since."""
+    """All directories of a workspace at some depth and below, except roots judged since."""
 
     root: Path
     depth: int
     judged: tuple[Path, ...] = ()
 
     def contains(self, directory: Path) -> bool:
-        """Whether a directory lies in it."""
+        """Return whether a directory lies in the region."""
         if not directory.is_relative_to(self.root) or len(directory.parts) - len(self.root.parts) < self.depth:
             return False
         return not any(directory.is_relative_to(root) for root in self.judged)
 
 
 _unwritten: tuple[UnscannedRegion, ...] = ()
-"""Regions of this process, as long as there is no directory for notes that can be written to."""
+"""Regions known only to this process, while there is no writable journal directory."""
 
 
 def read_regions(directory: Path | None) -> tuple[UnscannedRegion, ...]:
@@ -48,13 +48,13 @@ def read_regions(directory: Path | None) -> tuple[UnscannedRegion, ...]:
 
 
 def mark_unscanned(directory: Path | None, roots: Sequence[Path], beyond: Iterable[Path]) -> None:
-    """Note, before a command runs, what a look at its roots leaves out."""
+    """Record, before a command runs, what a scan of its roots omits."""
     if cut := skipped_regions(roots, beyond):
         _update(directory, {}, cut)
 
 
 def mark_scanned(directory: Path | None, roots: Sequence[Path], beyond: Iterable[Path]) -> None:
-    """Note that all but `beyond` was judged after a command."""
+    """Record that everything except `beyond` was judged after a command."""
     if cut := skipped_regions(roots, beyond):
         _update(directory, dict.fromkeys(map(Path, outermost(roots))), cut)
     elif read_regions(directory):
@@ -62,11 +62,11 @@ def mark_scanned(directory: Path | None, roots: Sequence[Path], beyond: Iterable
 
 
 def skipped_regions(roots: Sequence[Path], beyond: Iterable[Path]) -> tuple[UnscannedRegion, ...]:
-    """Return what a look at some roots leaves out: the directories `beyond`, and all below."""
+    """Return what a scan of some roots omits: the directories `beyond`, and everything below."""
     left = list(map(str, beyond))
     found: list[UnscannedRegion] = []
     for root in outermost(roots) if left else ():
-        # All of one root have the same depth.
+        # All directories of one root have the same depth.
         first = next((path for path in left if path.startswith(f"{root}/")), None)
         if first is not None:
             found.append(UnscannedRegion(Path(root), first.removeprefix(root).count("/")))
@@ -85,14 +85,14 @@ def _update(directory: Path | None, judged: Iterable[Path], cut: Sequence[Unscan
             after = _updated_regions(before, judged, cut)
             if after != before:
                 _write(directory, after)
-    except OSError:  # a home that cannot be written to keeps nobody from working
+    except OSError:  # an unwritable home must not prevent the command
         _unwritten = _updated_regions(_unwritten, (), cut)
 
 
 def _updated_regions(
     before: Sequence[UnscannedRegion], judged: Iterable[Path], cut: Sequence[UnscannedRegion]
 ) -> tuple[UnscannedRegion, ...]:
-    """Return regions once some roots were judged and others cut."""
+    """Return the regions after some roots were judged and others cut off."""
     found = {region.root: region for region in before}
     for root in judged:
         for region in list(found.values()):

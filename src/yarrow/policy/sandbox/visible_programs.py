@@ -1,4 +1,4 @@
-"""Programs of the home directory that a sandbox shows, without the credentials beside them."""
+"""Programs of the home directory that a sandbox shows, without the credentials next to them."""
 
 import os
 import threading
@@ -15,20 +15,20 @@ from yarrow.policy.secret_file_patterns import PACKAGE_DIRECTORIES, is_secret_fi
 from yarrow.policy.secrets import ENV_FILES
 
 MAX_CACHED = 16
-"""Maximum searches remembered; the oldest is dropped."""
+"""Maximum cached searches; the oldest is dropped."""
 SETTLED_NANOSECONDS = 2_000_000_000
-"""Age of the last change from which on one more change shows in its time."""
+"""Age of the last change, in nanoseconds, from which on another change shows in the change time."""
 StatState = tuple[int, int, int] | None
-"""Device, number and time of the last change of a path, which no program can set; None where nothing is."""
+"""Device, inode and change time of a path, which no program can set; None if it does not exist."""
 
 
 class VisiblePrograms(Struct, frozen=True):
-    """Paths of a sandbox."""
+    """Paths of programs in a sandbox."""
 
     shown: tuple[tuple[str, str], ...]
-    """What is shown read-only: the path on the machine, and the path inside."""
+    """Paths shown read-only: the path on the machine, and the path inside."""
     masked: tuple[str, ...]
-    """Files and directories of keys that lie in what is shown; nothing is to be seen there."""
+    """Files and directories with keys in what is shown; they are masked."""
 
 
 class _CachedSearch(Struct, frozen=True):
@@ -41,7 +41,7 @@ _lock = threading.Lock()
 
 
 def find_visible_programs(scope: ProgramScope, environment: Mapping[str, str]) -> VisiblePrograms:
-    """Return what is shown for an environment; nothing is read again while no directory that matters changed."""
+    """Return what is shown for an environment; cached while no relevant directory changes."""
     key = (scope, tuple(environment.get(name, "") for name in ("PATH", *VARIABLES, *LIBRARY_VARIABLES)))
     with _lock:
         known = _cache.get(key)
@@ -74,7 +74,7 @@ def _search(scope: ProgramScope, environment: Mapping[str, str]) -> tuple[Visibl
 
 
 def _tool_directories(scope: ProgramScope) -> Iterator[str]:
-    """Yield the directories of tools that are shown since `workspace.read` names the home, or a part of it."""
+    """Yield the tool directories shown because `workspace.read` names the home or a part of it."""
     for root in scope.readable:
         if f"{scope.home}/".startswith(f"{root.rstrip('/')}/"):
             with suppress(OSError):
@@ -85,7 +85,7 @@ def _tool_directories(scope: ProgramScope) -> Iterator[str]:
 
 
 def _sandbox_paths(paths: Iterable[str], found: Mapping[str, str]) -> Iterator[str]:
-    """Yield where paths of the machine are inside; one path may be shown in several places."""
+    """Yield the paths inside of machine paths; one may be shown in several places."""
     for path in paths:
         for target, source in found.items():
             if path.startswith(f"{source}/"):
@@ -93,7 +93,7 @@ def _sandbox_paths(paths: Iterable[str], found: Mapping[str, str]) -> Iterator[s
 
 
 def is_settled(states: Iterable[StatState], start: int) -> bool:
-    """Whether every change after `start`, in ns since the epoch, shows in a state that was taken then or later."""
+    """Return whether every change after `start`, in ns since the epoch, shows in a state taken then or later."""
     return all(state is None or start - state[2] > SETTLED_NANOSECONDS for state in states)
 
 
@@ -106,15 +106,15 @@ def _lstat_state(path: str) -> StatState:
 
 
 MAX_DEPTH = 3
-"""Levels of directories looked at; what lies deeper is packages."""
+"""Maximum levels of directories scanned; deeper ones contain packages."""
 MAX_DIRECTORIES = 256
-"""Maximum directories looked at below one directory of programs."""
+"""Maximum directories scanned below one program directory."""
 MAX_ENTRIES = 8_192
-"""Maximum entries looked at of one directory."""
+"""Maximum entries scanned per directory."""
 
 
 def find_credential_files(top: str, watched: set[str]) -> Iterator[str]:
-    """Yield the paths of files and directories that hold keys, the nearest first, relative to `top`.
+    """Yield the relative paths of files and directories below `top` that contain keys, nearest first.
 
     Adds the directories on which the result depends to `watched`.
     """
