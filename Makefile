@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 QUICK := $(addprefix tests/,agent architecture client config event extension prompt telemetry wire)
-# Where scripts/environment.sh puts uv when the machine has none; fetching the starter model uses it too.
+# Location of uv if scripts/environment.sh had to install it; fetching the starter model uses it too.
 export PATH := $(PATH):$(CURDIR)/.tools/uv/bin
 
 help:  ## list the targets

@@ -1,8 +1,8 @@
-"""Measures what adapters cost beside the vendors' own clients: `python bench/adapters.py`.
+"""Benchmark of the adapters against the vendors' own clients: `python bench/adapters.py`.
 
-A server in another process plays a captured answer whose first delta is repeated, each in an HTTP chunk and a write of
-its own. The adapter and the client read it in turns, in one process; the CPU time of that process is divided by the
-deltas. Imports are timed in fresh interpreters, in turns too. Medians; needs the development dependencies.
+A server in another process replays a captured answer with its first delta repeated, each in a separate HTTP chunk and
+write. The adapter and the client read it alternately in one process, whose CPU time is divided by the number of deltas.
+Imports are timed in fresh interpreters, also alternately. Figures are medians. Requires the development dependencies.
 """
 
 import argparse
@@ -28,11 +28,11 @@ WIRE = Path(__file__).parents[1] / "tests" / "fixtures" / "wire"
 DELTA = re.compile(rb'"content":"[^"]+"|"text_delta"|"text":"[^"]+"')
 PROMPT = "hi"
 MOST = 10.0
-"""Microseconds of CPU that a delta may take, where the adapter is all ours."""
+"""Maximum microseconds of CPU per delta, for adapters without a vendor's library."""
 
 
 class Case(NamedTuple):
-    """An adapter, the capture it reads, and the client that is beside it."""
+    """An adapter, the capture it reads, and the client to compare with."""
 
     capture: str
     base: str
@@ -50,7 +50,7 @@ CASES = {
 
 
 def answer(case: Case, deltas: int) -> list[bytes]:
-    """Return the events of an answer, with its first delta as often as it is wanted."""
+    """Return the events of an answer, with its first delta repeated `deltas` times."""
     body = (WIRE / case.capture).read_bytes()
     end = b"\n" if case.capture.endswith(".ndjson") else b"\n\n"
     events = [event + end for event in body.replace(b"\r\n", b"\n").split(end) if event.strip()]
@@ -59,7 +59,7 @@ def answer(case: Case, deltas: int) -> list[bytes]:
 
 
 async def serve(deltas: int) -> None:
-    """Print a port and answer there until the process is ended; the kind of case is the first part of the path."""
+    """Print a port and serve it until the process is terminated; the first part of the path selects the case."""
     answers = {kind: answer(case, deltas) for kind, case in CASES.items()}
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -87,7 +87,7 @@ async def serve(deltas: int) -> None:
 
 
 def adapter(provider: Provider) -> Callable[[], Awaitable[int]]:
-    """Return what reads an answer with an adapter and counts its characters."""
+    """Return a function that reads an answer with an adapter and counts its characters."""
     message = Message(id="u", role=Role.USER, content=(Text(PROMPT),), timestamp="")
     request = CompletionRequest(model="m", messages=(message,))
 
@@ -98,7 +98,7 @@ def adapter(provider: Provider) -> Callable[[], Awaitable[int]]:
 
 
 def client(kind: str, url: str) -> Callable[[], Awaitable[int]]:
-    """Return what reads an answer with a vendor's client and counts its characters."""
+    """Return a function that reads an answer with a vendor's client and counts its characters."""
     said: Any = [{"role": "user", "content": PROMPT}]
     texts: Callable[[], AsyncIterator[str | None]]
     match kind:
@@ -147,7 +147,7 @@ def client(kind: str, url: str) -> Callable[[], Awaitable[int]]:
 
 
 async def deltas(kind: str, root: str, options: argparse.Namespace) -> tuple[float, float]:
-    """Return microseconds of CPU per delta: of the adapter, of the vendor's client."""
+    """Return the microseconds of CPU per delta of the adapter and of the vendor's client."""
     url = f"{root}/{kind}-like{CASES[kind].base}"
     settings = ProviderSettings(type=kind, base_url=url, headers={"x-api-key": "k"}, context_window=8192)
     created = await create_provider("bench", "m", ProviderContext(Settings(providers={"bench": settings}), {}))
@@ -167,7 +167,7 @@ async def deltas(kind: str, root: str, options: argparse.Namespace) -> tuple[flo
 
 
 def importing(modules: dict[str, str], runs: int) -> dict[str, float]:
-    """Return milliseconds of CPU that each import takes in an interpreter of its own."""
+    """Return the milliseconds of CPU of each import in a fresh interpreter."""
     seen: dict[str, list[float]] = {name: [] for name in modules}
     for _ in range(runs + 1):
         for name, module in modules.items():

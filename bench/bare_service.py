@@ -1,6 +1,6 @@
-"""The floor for events of a service: gRPC's own Python and nothing else; `python bench/bare_service.py SOCKET DELTAS`.
+"""Floor for events of a service: gRPC's Python implementation alone; `python bench/bare_service.py SOCKET DELTAS`.
 
-Answers each prompt with so many deltas, made beforehand, or with as many in batches.
+Answers each prompt with DELTAS deltas created in advance, or with as many in batches.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ def event(number: int) -> pb.AgentEvent:
     return pb.AgentEvent(session_id="s" * 36, run_id="r" * 36, sequence=number + 1, text_delta=text)
 
 
-class Bare(AgentServiceServicer):  # the others answer that they are not implemented
+class Bare(AgentServiceServicer):  # the other calls answer that they are not implemented
     def __init__(self, deltas: int) -> None:
         events = [event(number) for number in range(deltas)]
         batches = [events[at : at + BATCH] for at in range(0, deltas, BATCH)]
         self._singly = [pb.PromptResponse(event=one) for one in events]
         self._batched = [pb.PromptResponse(event=first, more=more) for first, *more in batches]
 
-    async def Prompt(self, request: pb.PromptRequest, context: object) -> AsyncGenerator[pb.PromptResponse]:  # noqa: ARG002, N802 (as gRPC calls it)
+    async def Prompt(self, request: pb.PromptRequest, context: object) -> AsyncGenerator[pb.PromptResponse]:  # noqa: ARG002, N802 (name required by gRPC)
         for response in self._batched if request.options.batch else self._singly:
             yield response
 

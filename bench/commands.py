@@ -1,8 +1,8 @@
-"""Measures Yarrow beside the smallest loops that do its job, and beside other agents: `python bench/commands.py`.
+"""Benchmark of Yarrow against the smallest loops that do its job, and other agents: `python bench/commands.py`.
 
 The floors are `curl`, `floor_raw.py` (a socket and the standard library) and `floor_httpx.py`; the provider is
-`mock.py`; other agents are measured where `peers.py` has installed them. All commands take turns, in one run; the table
-has medians. Linux only.
+`mock.py`; other agents are included if `peers.py` has installed them. The commands run alternately; the table contains
+medians. Linux only.
 """
 
 import argparse
@@ -25,7 +25,7 @@ HOOK = """
 def extend(yarrow):
     yarrow.hook("BeforeProviderRequest", lambda request: request)
 """
-"""An extension that looks at every request and hands it on."""
+"""An extension that inspects every request and returns it unchanged."""
 ASKED = json.dumps({"model": "mock-model", "stream": True, "messages": [{"role": "user", "content": PROMPT}]})
 
 
@@ -45,7 +45,7 @@ def home(folder: Path, **more: object) -> Path:
 
 
 def furnished(folder: Path) -> Path:
-    """A home with ten skills and ten templates."""
+    """Create a home with ten skills and ten templates."""
     home(folder)
     (folder / ".yarrow/prompts").mkdir()
     for number in range(10):
@@ -58,7 +58,7 @@ def furnished(folder: Path) -> Path:
 
 
 def commands(folder: Path, yarrow: str, size_of: Path | None) -> dict[str, Command]:
-    """Return what is measured, by the head of its column."""
+    """Return the measured commands by column heading."""
     plain = home(folder / "plain")
     hooked = home(folder / "hooked", extensions=["hook.py"])
     (hooked / ".yarrow/hook.py").write_text(HOOK)
@@ -83,7 +83,7 @@ def measure(chosen: dict[str, Command], repetitions: int) -> dict[str, Runs]:
             done = {kind: scenario(kind, one) for kind in SCENARIOS}
             flags = {"--version": one.version, "--help": one.help}
             done |= {flag: once(argv, one) for flag, argv in flags.items() if argv}
-            if repetition:  # the first is to warm up
+            if repetition:  # the first round is a warm-up
                 for kind, result in done.items():
                     if result is not None:
                         runs[name].setdefault(kind, []).append(result)

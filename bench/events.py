@@ -1,7 +1,7 @@
-"""Measures what an event costs inside the process, in CPU time: published on the bus, and carried through `wire/`.
+"""Benchmark of an event within the process, in CPU time: publishing on the bus, and transport through `wire/`.
 
-`python bench/events.py`: the channel is the one that the command line uses, with the generated stub at one end and a
-generated servicer at the other. What it is beside is the same responses built and read without a channel.
+`python bench/events.py`: the channel is that of the command line, with the generated stub at one end and a generated
+servicer at the other. It is compared to building and reading the same responses without a channel.
 """
 
 import argparse
@@ -24,16 +24,16 @@ from yarrow.wire.registrar import Registrar
 PUBLISHED = 20_000
 CARRIED = 20_000
 SUBSCRIBERS = {1: 0.5, 10: None, 100: 20.0}
-"""How many wait for what is published, and the goal in microseconds."""
+"""Number of subscribers, and the goal in microseconds."""
 CHANNEL = 6.0
-"""The goal of one event to one response, in microseconds."""
+"""Goal in microseconds per event, with one event per response."""
 
 Way = Callable[["Servicer"], AbstractAsyncContextManager[AsyncIterator[pb.PromptResponse]]]
-"""Hands over what a servicer answers."""
+"""Transport of a servicer's responses."""
 
 
 def published(subscribers: int, events: int) -> float:
-    """Microseconds of one publish; the buffers are full after a while, as behind readers that do not keep up."""
+    """Return the microseconds per publish; the buffers fill up, as with readers that lag behind."""
     bus = Bus("s")
     waiting = [bus.subscribe() for _ in range(subscribers)]
     body = TextDelta("abcd")
@@ -47,7 +47,7 @@ def published(subscribers: int, events: int) -> float:
 
 
 def built(size: int) -> pb.PromptResponse:
-    """A response of so many events."""
+    """Return a response of `size` events."""
     first, *more = (
         pb.AgentEvent(sequence=7, session_id="s", text_delta=pb.TextDelta(text="abcd")) for _ in range(size)
     )
@@ -55,7 +55,7 @@ def built(size: int) -> pb.PromptResponse:
 
 
 class Servicer(AgentServiceServicer):
-    """Answers any prompt with the same events."""
+    """Answers every prompt with the same events."""
 
     def __init__(self, events: int, batch: int) -> None:
         self._count, self._batch = events // batch, batch
@@ -68,7 +68,7 @@ class Servicer(AgentServiceServicer):
 
 @asynccontextmanager
 async def bare(servicer: Servicer) -> AsyncGenerator[AsyncIterator[pb.PromptResponse]]:
-    """The least there is: the handler's own generator."""
+    """The minimum: the generator of the handler itself."""
     yield servicer.Prompt(pb.PromptRequest(), None)
 
 
@@ -82,10 +82,10 @@ async def channel(servicer: Servicer) -> AsyncGenerator[AsyncIterator[pb.PromptR
 
 
 def carried(way: Way, events: int, batch: int) -> float:
-    """Microseconds per event, all of the process: both ends, and the building."""
+    """Return the microseconds per event of the whole process: both ends, and building the events."""
 
     async def read() -> float:
-        servicer = Servicer(events, batch)  # pyright: ignore[reportAbstractUsage] (only to the type checker)
+        servicer = Servicer(events, batch)  # pyright: ignore[reportAbstractUsage] (abstract only to the type checker)
         async with way(servicer) as responses:
             began = time.process_time()
             count = sum([1 + len(response.more) async for response in responses])

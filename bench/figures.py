@@ -1,4 +1,4 @@
-"""Turns the runs of `commands.py` into tables: a row for each thing that is measured, and one for each goal."""
+"""Tables of the runs of `commands.py`: a row for each measured value, and one for each goal."""
 
 import statistics
 from collections.abc import Callable
@@ -8,15 +8,15 @@ from parts import Table, at_most, figure
 from processes import TOOL_TURNS, Run
 
 Runs = dict[str, list[Run]]
-"""The runs of one command, by scenario."""
+"""Runs of one command by scenario."""
 
 
 class Row(NamedTuple):
     label: str
     figure: Callable[[Runs], float]
-    """Raises KeyError where there are no runs of that kind."""
+    """Raises KeyError if there are no runs of that kind."""
     goal: float | None = None
-    """At most so much."""
+    """Maximum value."""
 
 
 def median(kind: str, key: str, scale: float = 1.0) -> Callable[[Runs], float]:
@@ -29,7 +29,7 @@ def median(kind: str, key: str, scale: float = 1.0) -> Callable[[Runs], float]:
 
 
 def beyond(kind: str, key: str, scale: float = 1.0) -> Callable[[Runs], float]:
-    """What a scenario takes more than a one-shot prompt."""
+    """Return the difference between a scenario and a one-shot prompt."""
     long, short = median(kind, key, scale), median("one-shot", key, scale)
     return lambda runs: long(runs) - short(runs)
 
@@ -58,16 +58,16 @@ BESIDE = (
     (FIRST_BYTE, "httpx script", 0.6),
     (EXTRA_CPU, "raw script", 1.7),
 )
-"""What must be at most so many times that of another column."""
+"""Rows with another column, and the maximum ratio to it."""
 
 
 def table(runs: dict[str, Runs]) -> Table:
-    """Return all figures; a dash where a command has none of a kind."""
+    """Return all figures; a dash for a command without runs of that kind."""
     return Table(("", *runs), [(row.label, *(cell(row, of) for of in runs.values())) for row in ROWS])
 
 
 def goals(runs: dict[str, Runs]) -> Table:
-    """Return what was aimed at and whether it was met; without the rows that were not measured."""
+    """Return the goals and whether they are met, without rows that were not measured."""
     ours = {row: found for row in ROWS if (found := value(row, runs["yarrow"])) is not None}
     rows = [(row.label, cell(row, runs["yarrow"]), at_most(ours[row], row.goal)) for row in ours if row.goal]
     for row, other, most in BESIDE:

@@ -1,4 +1,4 @@
-"""The shell tool that is given to `llm`, which has none of its own."""
+"""Shell tool for `llm`, which has none of its own."""
 
 import subprocess
 

@@ -1,7 +1,7 @@
-"""What the parts of the bench share: options, turns, tables with goals, and how a part tells what it found.
+"""Shared code of the benchmarks: options, interleaved runs, tables with goals, and reports.
 
-Each part is a program of its own, `python bench/PART.py [--runs N] [--small] [--json FILE]`; `run.py` starts them one
-after the other and puts their tables into the page.
+Each benchmark is a separate program, `python bench/PART.py [--runs N] [--small] [--json FILE]`; `run.py` runs them in
+sequence and inserts their tables into the page.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 FIGURE = re.compile(r"-|-?[\d.,]+x?")
 Values = dict[str, list[float]]
-"""All that was measured, by its name."""
+"""All measured values by name."""
 
 
 class Table(NamedTuple):
@@ -22,21 +22,21 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
 
     def markdown(self) -> str:
-        """Return the table; columns that hold figures alone stand to the right."""
+        """Return the table; columns that contain only figures are right-aligned."""
         sides = ["---:" if all(map(FIGURE.fullmatch, column)) else "---" for column in zip(*self.rows, strict=True)]
         lines = [self.head, sides, *self.rows]
         return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 class Found(NamedTuple):
-    """What a part found: the tables for the page, and every run."""
+    """Result of a benchmark: the tables for the page, and the values of every run."""
 
     tables: Sequence[Table]
     values: Mapping[str, Any]
 
 
 def parser(what: str | None, *, runs: int) -> argparse.ArgumentParser:
-    """Return a parser that knows what all parts take; `runs` is how often is measured unless it is said."""
+    """Return a parser with the common options; `runs` is the default number of runs."""
     made = argparse.ArgumentParser(description=what)
     made.add_argument("--runs", type=int, default=runs, help="of what is compared, in turns; one more warms up")
     made.add_argument("--small", action="store_true", help="small sizes, to see that it works")
@@ -45,7 +45,7 @@ def parser(what: str | None, *, runs: int) -> argparse.ArgumentParser:
 
 
 def tell(found: Found, keep: Path | None) -> None:
-    """Print the tables, or keep them and every run in a file."""
+    """Print the tables, or write them and every run to a file."""
     text = "\n".join(table.markdown() for table in found.tables)
     if keep:
         keep.write_text(json.dumps({"text": text, "values": found.values}))
@@ -54,7 +54,7 @@ def tell(found: Found, keep: Path | None) -> None:
 
 
 def in_turns(sides: Mapping[str, Callable[[], float]], runs: int) -> Values:
-    """Measure each side once, then each again, so that a busy moment strikes all of them; the first round warms up."""
+    """Measure the sides alternately, so that a busy moment affects all of them; the first round is a warm-up."""
     seen: Values = {name: [] for name in sides}
     for number in range(runs + 1):
         for name, side in sides.items():
@@ -69,12 +69,12 @@ def middle(values: Sequence[float]) -> float:
 
 
 def share(values: Sequence[float], part: float) -> float:
-    """The value below which so large a part of the values lies."""
+    """Return the value below which the given fraction of the values lies."""
     return sorted(values)[min(len(values) - 1, int(len(values) * part))]
 
 
 def figure(value: float) -> str:
-    """Return a number with three digits or more."""
+    """Format a number with at least three significant digits."""
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"

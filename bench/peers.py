@@ -1,7 +1,7 @@
-"""The other agents that Yarrow is measured beside: `python bench/peers.py NAME...` installs those that are named.
+"""Other agents for comparison: `python bench/peers.py NAME...` installs the named ones.
 
-`peers.json` says how each is started. They live under `$PEERS_ROOT`, by default `~/.cache/yarrow-bench`, a folder each,
-so that the size of a folder is what one of them takes; what is not there is not measured.
+`peers.json` defines how each is started. Each has a folder below `$PEERS_ROOT`, by default `~/.cache/yarrow-bench`, so
+that the size of the folder is that of the agent; agents that are not installed are skipped.
 """
 
 import json
@@ -16,20 +16,20 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).parent
 ROOT = Path(os.environ.get("PEERS_ROOT", Path.home() / ".cache/yarrow-bench"))
 NODE = "node@22"
-"""Some of them need a Node.js that is newer than the machine's; it counts for none of them."""
+"""Version for agents that need a newer Node.js than the machine has; its size is not counted."""
 NODE_PATH = ROOT / "node/node_modules/node/bin"
 TABLE: dict[str, dict[str, Any]] = json.loads((HERE / "peers.json").read_text())
 
 
 class Command(NamedTuple):
-    """How an agent is started, in a home of its own."""
+    """Command line of an agent, run in a separate home."""
 
     argv: tuple[str, ...]
-    """Whole, with the prompt."""
+    """Complete command line, including the prompt."""
     home: Path
     env: Mapping[str, str] = MappingProxyType({})
     scenario: Mapping[str, Any] = MappingProxyType({})
-    """What the mock must do otherwise for it."""
+    """Deviations of the mock's scenario for this agent."""
     version: tuple[str, ...] = ()
     help: tuple[str, ...] = ()
     size: Path | None = None
@@ -47,7 +47,7 @@ def installed() -> list[str]:
 
 
 def command(name: str, home: Path, base: str, prompt: str) -> Command:
-    """Return how a peer is started in a home that is made for it."""
+    """Return the command of a peer, in a home created for it."""
     peer = TABLE[name]
     words = {"{prompt}": prompt, "{base}": base, "{home}": str(home), "{bench}": str(HERE)}
 

@@ -1,4 +1,4 @@
-"""Runs one command against the mock provider and says what it took; Linux only."""
+"""Run of one command against the mock provider, with its resource usage; Linux only."""
 
 import json
 import os
@@ -58,7 +58,7 @@ def environment(command: Command) -> dict[str, str]:
 
 
 def once(argv: tuple[str, ...], command: Command) -> Run | None:
-    """Run to the end; seconds and bytes, None when it failed. CPU is its own and that of what it waited for."""
+    """Run a command; return seconds and bytes, or None on failure. CPU time includes the children it waited for."""
     began = time.monotonic()
     pid = os.posix_spawn(
         "/usr/bin/env",
@@ -84,7 +84,7 @@ def once(argv: tuple[str, ...], command: Command) -> Run | None:
 
 
 def scenario(kind: str, command: Command) -> Run | None:
-    """Run a scenario; None when it cannot be told, as by a command that has no tools or made no request."""
+    """Run a scenario; return None if it cannot be measured, such as for a command without tools or requests."""
     if kind == "20 turns" and not command.tools:
         return None
     control("scenario", {**SCENARIOS[kind], **command.scenario})
@@ -104,6 +104,6 @@ def scenario(kind: str, command: Command) -> Run | None:
 
 
 def size(folder: Path) -> float:
-    """Bytes on the disk of a folder or a file."""
+    """Return the size on disk of a folder or file in bytes."""
     told = subprocess.run(["du", "-sb", folder], check=True, capture_output=True, text=True).stdout
     return float(told.split()[0])

@@ -1,8 +1,8 @@
-"""Measures everything in one run, part after part: `make bench`, or `make bench BENCH="--only tui --runs 3"`.
+"""Runner of all benchmarks in sequence: `make bench`, or `make bench BENCH="--only tui --runs 3"`.
 
-Each part is a program of its own that takes turns where it compares (`PARTS`). What it tells goes between its marks in
-the page that `--write` names, with the date, the machine and its load; `--json FILE` keeps every run. A part that fails
-leaves its old table where it is and makes the whole end with 1. Linux only.
+Each benchmark is a separate program (`PARTS`) that measures compared values alternately. Its report is inserted between
+its marks in the page named by `--write`, with the date, the machine and its load; `--json FILE` stores every run. If a
+benchmark fails, its old table is kept and the exit code is 1. Linux only.
 """
 
 import argparse
@@ -20,11 +20,11 @@ from typing import Any
 HERE = Path(__file__).parent
 PARTS = ("commands", "events", "sessions", "service", "tui", "tools", "adapters")
 LIMIT = 3600.0
-"""Seconds after which a part is stopped and has failed."""
+"""Seconds after which a benchmark is stopped and counts as failed."""
 
 
 def machine() -> str:
-    """Describe where this runs."""
+    """Describe the machine."""
     with Path("/proc/cpuinfo").open() as lines:
         model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
@@ -33,7 +33,7 @@ def machine() -> str:
 
 
 def measured(part: str, options: list[str]) -> dict[str, Any] | None:
-    """Run a part in a process of its own; None when it failed."""
+    """Run a benchmark in a separate process; return None if it fails."""
     began, load = time.monotonic(), os.getloadavg()[0]
     print(f"{part} ...", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -56,7 +56,7 @@ def measured(part: str, options: list[str]) -> dict[str, Any] | None:
 
 
 def section(found: dict[str, Any], where: str, *, small: bool) -> str:
-    """Return what stands in the page for a part."""
+    """Return the section of the page for a benchmark."""
     before, after = found["load"]
     sizes = " Small sizes, which say nothing about the goals." if small else ""
     head = f"Measured on {found['date']}: {where}; load {before} when it began, {after} when it ended.{sizes}"
@@ -68,7 +68,7 @@ def marks(part: str) -> tuple[str, str]:
 
 
 def put(page: str, part: str, text: str) -> str:
-    """Return the page with the text between the marks of a part; ValueError when they are not there once each."""
+    """Return the page with a part's text between its marks. Raises ValueError unless each mark occurs once."""
     begin, end = marks(part)
     if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
         raise ValueError(
@@ -95,7 +95,7 @@ def main() -> int:
     kept: dict[str, Any] = {"machine": where, "parts": {}}
     wanted = arguments.only or PARTS
     if arguments.write:
-        for part in wanted:  # before all that takes time
+        for part in wanted:  # fail before anything slow
             put(arguments.write.read_text(), part, "")
     for part in wanted:
         found = measured(part, [*common, *(commands if part == "commands" else [])])
@@ -104,7 +104,7 @@ def main() -> int:
         kept["parts"][part] = found
         text = section(found, where, small=arguments.small)
         print(f"## {part}, {found['seconds']} s\n\n{text}", flush=True)
-        # At once, so that what was measured is not lost with what comes after it.
+        # Write now, so that a later failure does not lose the result.
         if arguments.json:
             arguments.json.write_text(json.dumps(kept))
         if arguments.write:

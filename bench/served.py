@@ -1,4 +1,4 @@
-"""A service that benchmarks call: a process with a home and a scripted model of its own."""
+"""A service for benchmarks: a process with a separate home and a scripted model."""
 
 import asyncio
 import json
@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import grpc
 
 OWN = ("grpc.use_local_subchannel_pool", 1)
-"""Gives a channel a connection that it shares with no other."""
+"""Option for a channel with a connection of its own."""
 
 Step = dict[str, Any]
 
 
 class Served(NamedTuple):
-    """A service and how it is reached."""
+    """A service and how to reach it."""
 
     pid: int
     socket: Path
@@ -39,18 +39,18 @@ class Served(NamedTuple):
         return (("authorization", f"Bearer {self.token}"),)
 
     def memory(self) -> int:
-        """Bytes of memory that are the process's own now."""
+        """Return the resident memory of the process in bytes."""
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def cpu(self) -> float:
-        """Seconds of CPU that the process used until now."""
+        """Return the seconds of CPU used by the process so far."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @asynccontextmanager
 async def serving(folder: Path, turns: Sequence[Sequence[Step]], **service: int) -> AsyncGenerator[Served]:
-    """Serve a script from a home of its own."""
+    """Serve a script from a separate home."""
     users = folder / ".yarrow"
     users.mkdir(parents=True)
     script = folder / "script.json"

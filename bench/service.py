@@ -1,8 +1,8 @@
-"""Measures `yarrow serve`: events a second, latency, many sessions, slow readers: `python bench/service.py`.
+"""Benchmark of `yarrow serve`: throughput, latency, many sessions, slow readers: `python bench/service.py`.
 
-The service is a process of its own with a scripted model; what calls it is this process, and the slow readers are a
-third. What is compared is measured in turns. There is no way to listen on TCP without TLS, so a unix socket stands for
-the calls without it. Linux only.
+The service runs in a separate process with a scripted model; this process is the client, and the slow readers are a
+third process. Compared values are measured alternately. The service cannot listen on TCP without TLS, so calls without
+TLS use a unix socket. Linux only.
 """
 
 import argparse
@@ -24,33 +24,33 @@ from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 
 PYTHON = sys.executable
 ANSWER = 20
-"""Deltas of an answer where many sessions are measured."""
+"""Deltas of an answer in the benchmark with many sessions."""
 CONNECTIONS = 8
-"""Over which many sessions are called; one takes 256 calls."""
+"""Connections for many sessions; each supports 256 concurrent calls."""
 SLOW = 50
 BURST = 20
 PACE = 400
-"""Deltas a second of the model where slow readers are measured."""
+"""Deltas per second of the model in the benchmark with slow readers."""
 
 
 def answer(deltas: int, *, pace: int = 0) -> list[Step]:
-    """A turn of so many deltas; with a pace, so many a second, else with a breath after each, as a connection gives."""
+    """Return a turn with `deltas` deltas: `pace` per second or, if 0, with a pause after each, as on a connection."""
     return [step for _ in range(deltas) for step in ({"text": "abcd"}, {"delay": 1 / pace if pace else 0})]
 
 
 def bursts(deltas: int) -> list[Step]:
-    """A turn of so many deltas, `BURST` of them each millisecond."""
+    """Return a turn with `deltas` deltas, `BURST` per millisecond."""
     return [step for _ in range(deltas // BURST) for step in (*[{"text": "abcd"}] * BURST, {"delay": 0.001})]
 
 
-# ---- what is measured ----
+# ---- measurements ----
 
 
 async def events(folder: Path, options: argparse.Namespace) -> Values:
-    """Events a second that reach a client, over each way and with each kind of response; lost ones do not count.
+    """Events per second that reach a client, by transport and kind of response; lost events do not count.
 
-    Singly the model gives `BURST` each millisecond: one that floods would measure how many are lost. Beside them those
-    of a service that is gRPC's Python and nothing else.
+    For single responses the model emits `BURST` deltas per millisecond, because a flood would measure the losses. The
+    same is measured for a bare service on gRPC's Python implementation.
     """
     runs: Values = {}
     turns = [bursts(options.deltas), answer(options.deltas)] * (2 * (options.runs + 1))
@@ -60,7 +60,7 @@ async def events(folder: Path, options: argparse.Namespace) -> Values:
             for way, service in ways.items():
                 for batch in (False, True):
                     rate = await _streamed(service, tls=way == "TCP and TLS", batch=batch)
-                    if repetition:  # the first is to warm up
+                    if repetition:  # the first round is a warm-up
                         name = f"events a second, {way}, {'batched' if batch else 'single'}"
                         runs.setdefault(name, []).append(rate)
     return runs
@@ -78,7 +78,7 @@ async def _streamed(served: Served, *, tls: bool, batch: bool) -> float:
 
 @asynccontextmanager
 async def _bare(folder: Path, deltas: int) -> AsyncGenerator[Served]:
-    """Serve so many deltas, over a unix socket alone, from a process that holds nothing of ours but the messages."""
+    """Serve `deltas` deltas on a unix socket, from a process with nothing of ours but the messages."""
     socket = folder / "bare.sock"
     program = Path(__file__).with_name("bare_service.py")
     process = await asyncio.create_subprocess_exec(PYTHON, program, socket, str(deltas), stdout=asyncio.subprocess.PIPE)
@@ -92,7 +92,7 @@ async def _bare(folder: Path, deltas: int) -> AsyncGenerator[Served]:
 
 
 async def latency(folder: Path, options: argparse.Namespace) -> Values:
-    """Milliseconds of a GetState, with and without TLS; the token goes along with both."""
+    """Milliseconds of a GetState call, with and without TLS; both carry the token."""
     runs: Values = {}
     async with serving(folder, []) as served, served.channel() as plain, served.channel(tls=True) as secured:
         stubs: dict[str, Any] = {
@@ -111,7 +111,7 @@ async def latency(folder: Path, options: argparse.Namespace) -> Values:
 
 
 async def many(folder: Path, options: argparse.Namespace) -> Values:
-    """Many sessions: memory of each, all prompted at once, and then prompted for minutes at a steady rate."""
+    """Many sessions: memory of each, all prompted at once, then prompted for minutes at a steady rate."""
     steady = int(options.minutes * options.rate)
     turns = [answer(ANSWER)] * (options.sessions + steady + 1)
     limits = {"runs": 2 * options.sessions, "sessions": 2 * options.sessions}
@@ -142,7 +142,7 @@ async def many(folder: Path, options: argparse.Namespace) -> Values:
 
 
 async def _prompted(stub: Any, served: Served, session: str) -> float:
-    """Prompt a session to its end; seconds until its first event."""
+    """Prompt a session and wait for the end; return the seconds until its first event."""
     began = time.perf_counter()
     first = 0.0
     request = pb.PromptRequest(text="hi", session_id=session, cwd=str(served.socket.parent))
@@ -154,7 +154,7 @@ async def _prompted(stub: Any, served: Served, session: str) -> float:
 async def _steadily(
     stubs: Any, served: Served, names: Sequence[str], options: argparse.Namespace
 ) -> tuple[list[float], list[int]]:
-    """Prompt at a steady rate; the times to each first event, and the memory at each tenth of the time."""
+    """Prompt at a steady rate; return the seconds until each first event, and the memory at each tenth of the time."""
     count = int(options.minutes * options.rate)
     tasks: list[asyncio.Task[float]] = []
     samples = [served.memory()]
@@ -168,9 +168,9 @@ async def _steadily(
 
 
 async def slow(folder: Path, options: argparse.Namespace) -> Values:
-    """Seconds that the agent takes for a run without and with readers of one event a second, by its own clock.
+    """Seconds of a run by the agent's own clock, without readers and with readers of one event per second.
 
-    At first each reader's connection takes in what it has room for; in the second half that is over.
+    At first the connection of each reader buffers as much as fits; in the second half its buffer is full.
     """
     runs: Values = {}
     kinds = {f"{PACE} deltas a second": answer(6 * PACE, pace=PACE), "as fast as it can": answer(options.deltas)}
@@ -192,14 +192,14 @@ async def slow(folder: Path, options: argparse.Namespace) -> Values:
 
 @asynccontextmanager
 async def _readers(stub: Any, served: Served, session: str, count: int) -> AsyncGenerator[None]:
-    """So many readers of one event a second, in a process of their own, which are there when this returns."""
+    """Start `count` readers of one event per second in a separate process, and wait until all are subscribed."""
     reader = Path(__file__).with_name("slow_readers.py")
     process = await asyncio.create_subprocess_exec(PYTHON, reader, served.socket, session, str(count))
     try:
         await _until_watched(stub, served, session, count)
         yield
     finally:
-        with suppress(ProcessLookupError):  # none are wanted, and it has ended by itself
+        with suppress(ProcessLookupError):  # with a count of 0 it has already ended
             process.kill()
         await process.wait()
         await _until_watched(stub, served, session, 0)
@@ -212,7 +212,7 @@ async def _until_watched(stub: Any, served: Served, session: str, count: int) ->
 
 
 async def _own_time(stub: Any, served: Served, session: str) -> tuple[float, float]:
-    """Run a prompt; the seconds of all of it and of the second half of its events."""
+    """Run a prompt; return the seconds of the run and of the second half of its events."""
     request = pb.PromptRequest(text="hi", session_id=session, options=pb.PromptOptions(batch=True))
     told: list[pb.AgentEvent] = []
     async for response in stub.Prompt(request, metadata=served.bearer):

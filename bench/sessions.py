@@ -1,7 +1,8 @@
-"""Measures sessions on the disk: resuming large ones, listing many, appending durably.
+"""Benchmark of sessions on disk: resuming large ones, listing many, durable appends.
 
-`python bench/sessions.py` makes its files in a temporary directory (TMPDIR says where), about 400 MB. Each figure is
-taken in a process of its own. Cold means that the kernel holds no page of the files; their names it may still know.
+`python bench/sessions.py` creates about 400 MB of files in a temporary directory (set by TMPDIR). Each figure is
+measured in a separate process. Cold means that the page cache contains none of the files; their names may still be
+cached.
 """
 
 import argparse
@@ -34,10 +35,10 @@ from yarrow.session.store import SessionLog
 MB = 1_000_000
 SIZES = (100, 200)
 COUNTS = {3_000: 1.0, 10_000: 3.0}
-"""How many are listed, and the goal in seconds."""
+"""Number of sessions listed, and the goal in seconds."""
 WRITERS = (1, 16, 1_000)
 SECONDS = 3.0
-"""For which sessions are appended to."""
+"""Duration of the append benchmark in seconds."""
 TURN = ("Look at the next part of the code, please. " * 5, "I look at it. " * 20, "def function(argument): ...\n" * 60)
 
 
@@ -47,7 +48,7 @@ def header(session_id: str, cwd: Path) -> Header:
 
 
 def turn() -> list[Message]:
-    """A prompt, an answer with a call, its result: about 2.5 kB."""
+    """Return a prompt, an answer with a call and its result, about 2.5 kB."""
     now = format_timestamp(time.time())
     asked, said, found = TURN
     call = ToolCall(new_id(), "read", '{"path":"src/module.py","offset":1}')
@@ -63,7 +64,7 @@ def turn() -> list[Message]:
 
 
 def large(root: Path, cwd: Path, megabytes: int) -> str:
-    """Make a session of so many megabytes, one line of 12 MB among them; return its id."""
+    """Create a session of `megabytes` MB, including one line of 12 MB; return its id."""
     session_id = new_id()
     path = project_dir(root, str(cwd)) / f"{session_id}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +79,7 @@ def large(root: Path, cwd: Path, megabytes: int) -> str:
 
 
 def many(root: Path, cwd: Path, count: int) -> None:
-    """Make so many sessions of four turns, about 18 kB each."""
+    """Create `count` sessions of four turns, about 18 kB each."""
     folder = project_dir(root, str(cwd))
     folder.mkdir(parents=True, exist_ok=True)
     body = b"".join(encode_line(one) for _ in range(4) for one in turn())
@@ -88,7 +89,7 @@ def many(root: Path, cwd: Path, count: int) -> None:
 
 
 def forget(root: Path) -> None:
-    """Have the kernel let go of the pages of the files."""
+    """Drop the files from the page cache."""
     os.sync()
     for path in root.rglob("*.jsonl"):
         with path.open("rb") as file:
@@ -96,15 +97,15 @@ def forget(root: Path) -> None:
 
 
 def peak() -> float:
-    """Megabytes of memory at the highest."""
+    """Return the peak memory of the process in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MB
 
 
-# ---- what is measured, each in a process of its own ----
+# ---- measurements, each in a separate process ----
 
 
 def resume(root: Path, session_id: str) -> dict[str, float]:
-    """What a service does for a session that it does not hold."""
+    """Measure what a service does to load a session that is not in memory."""
 
     async def doing() -> float:
         manager = SessionManager(root, sync="message", disk=Disk())
@@ -121,7 +122,7 @@ def resume(root: Path, session_id: str) -> dict[str, float]:
 
 
 def parse(root: Path, session_id: str) -> dict[str, float]:
-    """The least there is: each line decoded into the same values, and kept."""
+    """Measure the minimum: decode each line into the same values and keep them."""
     (path,) = root.rglob(f"{session_id}.jsonl")
     before = peak()
     start = time.perf_counter()
@@ -133,7 +134,7 @@ def parse(root: Path, session_id: str) -> dict[str, float]:
 
 
 def listed(root: Path, cwd: str) -> dict[str, float]:
-    """The first time in a process, and the second."""
+    """Measure the first and the second listing in a process."""
 
     async def doing() -> list[float]:
         manager = SessionManager(root, sync="message", disk=Disk())
@@ -150,7 +151,7 @@ def listed(root: Path, cwd: str) -> dict[str, float]:
 
 
 def appended(root: Path, cwd: str, writers: int) -> dict[str, float]:
-    """So many sessions at once, each waiting for its own record before the next."""
+    """Append to `writers` sessions concurrently, each waiting for its record before the next one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 8_192), most))
 
@@ -186,7 +187,7 @@ MEASURED: dict[str, Callable[..., dict[str, float]]] = {
 
 
 def measured(what: str, root: Path, *more: object) -> dict[str, float]:
-    """Measure in another process."""
+    """Measure in a separate process."""
     command = [sys.executable, __file__, "--measure", json.dumps([what, str(root), *more])]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 
@@ -220,7 +221,7 @@ def measure(options: argparse.Namespace) -> Found:
 
 
 def resumed(root: Path, cwd: Path, megabytes: int, runs: int) -> dict[str, list[dict[str, float]]]:
-    """Resume and parse in turns."""
+    """Measure resuming and parsing alternately."""
     session_id = large(root, cwd, megabytes)
     found: dict[str, list[dict[str, float]]] = {"resume": [], "parse": []}
     for number in range(runs + 1):

@@ -1,4 +1,4 @@
-"""Reads one event a second of a session, on each of so many connections: slow_readers.py SOCKET SESSION COUNT."""
+"""Readers of one event per second of a session, on COUNT connections: slow_readers.py SOCKET SESSION COUNT."""
 
 import asyncio
 import sys
@@ -13,7 +13,7 @@ from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 async def read(socket: str, session: str) -> None:
     """Read until the process is killed."""
     metadata = (("authorization", f"Bearer {Path(f'{socket}.token').read_text().strip()}"),)
-    # A connection of its own, and no more taken in ahead than 64 KiB.
+    # Use a separate connection that reads at most 64 KiB ahead.
     options = [
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.http2.bdp_probe", 0),

@@ -1,8 +1,8 @@
-"""Measures what a tool call costs, through the tool itself: `python bench/tools.py`.
+"""Benchmark of tool calls, through the tool itself: `python bench/tools.py`.
 
-`bash` with and without a sandbox beside a bare process and beside bubblewrap alone with the same mounts, `grep` over a
-large tree beside ripgrep alone, `edit` of a large file; all in turns. The workspaces are git repositories. Whoever is
-root, to whom a sandbox has more to hide, has `bash` measured for an ordinary user as well.
+Compares `bash` with and without a sandbox to a bare process and to bubblewrap alone with the same mounts, and `grep`
+over a large tree to ripgrep alone; also measures `edit` of a large file. All are measured alternately, in git
+repositories. For root, whose sandbox has more to hide, `bash` is also measured as an ordinary user.
 """
 
 import argparse
@@ -34,32 +34,32 @@ from yarrow.tool.edit import Edit, EditArguments, OneEdit
 from yarrow.tool.grep import Grep, GrepArguments
 
 CALLS = 10
-"""Of `bash` in each run; the others are called once."""
+"""Calls of `bash` per run; the other tools are called once."""
 LARGE = 100_000
 """Files of the workspace that `grep` searches."""
 EDITED = 10_000_000
-"""Bytes of the file that is edited."""
+"""Bytes of the edited file."""
 NOBODY = 65_534
-"""The user that owns nothing, by number."""
+"""Id of a user that owns nothing."""
 ORDINARY = "as an ordinary user"
 MORE = 10.0
-"""Milliseconds that a sandbox may cost in the workspace of 250 directories."""
+"""Maximum milliseconds that a sandbox may cost in the workspace of 250 directories."""
 SEARCHED = "wanted_name"
 LEVELS: tuple[SandboxLevel, ...] = ("off", "workspace", "strict")
 
 Side = Callable[[], Awaitable[float | None]]
-"""What is measured; returns its milliseconds where only a part of it counts."""
+"""A measured call; returns its milliseconds if only a part of it counts."""
 
 
 class Tree(NamedTuple):
-    """A repository in which a sandbox is measured beside bubblewrap alone."""
+    """A repository in which a sandbox is compared to bubblewrap alone."""
 
     label: str
     directories: int
     files: int
-    """In each directory."""
+    """Files per directory."""
     more: float
-    """Milliseconds that the sandbox may cost more than bubblewrap."""
+    """Maximum milliseconds that the sandbox may cost in addition to bubblewrap."""
 
 
 TREES = {
@@ -75,7 +75,7 @@ def context(cwd: Path, level: SandboxLevel) -> ToolContext:
 
 
 def furnish(workspace: Path, directories: int, files: int) -> Path:
-    """Make a repository of directories with so many files each; a hundredth of these has what is searched for."""
+    """Create a repository of directories with `files` files each; one file in a hundred contains the searched text."""
     for number in range(directories):
         directory = workspace / f"d{number % 250}" / (f"e{number // 250}" if directories > 250 else "")
         directory.mkdir(exist_ok=True, parents=True)
@@ -96,7 +96,7 @@ def bash(where: ToolContext) -> Side:
 
 
 def bubblewrap(where: ToolContext) -> Side:
-    """Bubblewrap with the mounts, the filter and the limits of a sandbox; making these is not measured."""
+    """Bubblewrap with the mounts, filter and limits of a sandbox; their creation is not measured."""
     box = where.sandbox
     assert box is not None
     command = Command(("bash", "-c", "true"), where.cwd, child_environment(os.environ), 60.0)
@@ -147,7 +147,7 @@ def ripgrep(where: Path) -> Side:
 
 
 def edit(where: ToolContext) -> Side:
-    """A line in the middle of a large file, there and back."""
+    """Edit a line in the middle of a large file, back and forth."""
     path = where.cwd / "large.txt"
     lines = [f"{number:79}\n" for number in range(EDITED // 80)]
     lines[len(lines) // 2] = "MIDDLE\n"
@@ -164,7 +164,7 @@ def edit(where: ToolContext) -> Side:
 
 
 async def compare(folder: Path, options: argparse.Namespace) -> Values:
-    """Return the milliseconds of each call, measured in turns so that a busy moment strikes all of them."""
+    """Return the milliseconds of each call, measured alternately so that a busy moment affects all of them."""
     less = 50 if options.small else 1
     trees = {name: furnish(folder / name, tree.directories // less, tree.files) for name, tree in TREES.items()}
     small = trees["workspace"]
@@ -184,13 +184,13 @@ async def compare(folder: Path, options: argparse.Namespace) -> Values:
             for _ in range(calls):
                 start = time.perf_counter()
                 part = await side()
-                if number:  # the first is to warm up
+                if number:  # the first round is a warm-up
                     seen[name].append((time.perf_counter() - start) * 1_000 if part is None else part)
     return seen
 
 
 def as_somebody(options: argparse.Namespace) -> Values:
-    """Return what `bash` costs an ordinary user, nothing where none can run this."""
+    """Return the cost of `bash` for an ordinary user; empty if this cannot run as one."""
     with tempfile.TemporaryDirectory() as home:
         os.chown(home, NOBODY, NOBODY)
         kept = Path(home, "values.json")
@@ -213,7 +213,7 @@ def as_somebody(options: argparse.Namespace) -> Values:
 
 
 def more(took: Mapping[str, float], who: str) -> list[tuple[str, str, str]]:
-    """Return the rows of what each sandbox costs somebody."""
+    """Return rows with the cost of each sandbox for a kind of user."""
     costs = {level: took[level] - took["off"] for level in LEVELS[1:]}
     rows = [
         (f"... more in the sandbox `{level}`, {who}", f"{figure(cost)} ms", at_most(cost, MORE, " ms"))

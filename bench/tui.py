@@ -1,6 +1,6 @@
-"""Measures the terminal UI on a real pty: 2,000 entries of history, 400 deltas a second: `python bench/tui.py`.
+"""Benchmark of the terminal UI on a real pty: 2,000 entries of history, 400 deltas per second: `python bench/tui.py`.
 
-Letters are typed meanwhile, measured from the key to the letter on the screen of an emulator that runs beside it.
+Meanwhile letters are typed; their latency is measured from the key press to the letter on the screen of an emulator.
 """
 
 import argparse
@@ -35,19 +35,19 @@ WORDS = (
 
 
 def processor(pid: int) -> float:
-    """Seconds of CPU that a process has used."""
+    """Return the seconds of CPU used by a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICK
 
 
 def memory(pid: int) -> float:
-    """Megabytes of memory that a process holds."""
+    """Return the resident memory of a process in MB."""
     line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS"))
     return int(line.split()[1]) / 1000
 
 
 async def history(world: World) -> None:
-    """Make a session of so many messages: a real exchange, told again and again."""
+    """Create a session of `ENTRIES` messages: a real exchange, repeated."""
     world.script([{"text": f"answer\n\n{WORDS}"}])
     await world.run("-p", "question")
     (path,) = world.session_files()
@@ -59,7 +59,7 @@ async def history(world: World) -> None:
 
 
 async def starts(world: World) -> float:
-    """Seconds to a prompt that answers a key, in the middle of several."""
+    """Return the median seconds until a prompt responds to a key."""
     taken: list[float] = []
     for _ in range(STARTS):
         began = time.monotonic()
@@ -71,7 +71,7 @@ async def starts(world: World) -> float:
 
 
 async def streamed(world: World, options: argparse.Namespace) -> dict[str, float]:
-    """What a long answer costs, and how long a key waits meanwhile, as seen at the terminal."""
+    """Measure the cost of a long answer, and the key latency meanwhile, as seen at the terminal."""
     count = int(DELTAS_A_SECOND * options.seconds)
     gates = [asyncio.Event() for _ in range(int(options.seconds * 100))]
     each = count // len(gates)
@@ -110,7 +110,7 @@ async def streamed(world: World, options: argparse.Namespace) -> dict[str, float
 
 
 async def pace(gates: list[asyncio.Event]) -> None:
-    """Open the gates at an even pace, whoever is late."""
+    """Open the gates at a steady pace, even if a reader lags."""
     began = time.monotonic()
     for number, gate in enumerate(gates):
         await asyncio.sleep(max(0.0, began + number / 100 - time.monotonic()))
@@ -118,7 +118,7 @@ async def pace(gates: list[asyncio.Event]) -> None:
 
 
 async def typed(screen: Screen, keys: int) -> list[float]:
-    """Type letters while it streams; return for each how long it was until it stood on the screen."""
+    """Type letters during streaming; return the seconds until each appeared on the screen."""
     waits: list[float] = []
     text = ""
     for number in range(keys):

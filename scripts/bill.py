@@ -1,4 +1,4 @@
-"""Writes the bill of materials (CycloneDX 1.6) of what a lock file installs on this machine."""
+"""Bill of materials (CycloneDX 1.6) of the packages that a lock file installs on this machine."""
 
 import json
 import re
@@ -15,11 +15,11 @@ class Part(NamedTuple):
     name: str
     version: str
     hashes: tuple[str, ...]
-    """SHA-256 of each file that the lock accepts, in hexadecimal."""
+    """Hexadecimal SHA-256 of each file that the lock accepts."""
 
 
 def parts(lock: str) -> Iterator[Part]:
-    """Yield the packages of a lock file's text whose marker holds on this machine."""
+    """Yield the packages in the text of a lock file whose marker matches this machine."""
     for entry in re.split(r"^(?=[A-Za-z0-9])", re.sub(r"^\s*#.*\n", "", lock, flags=re.MULTILINE), flags=re.MULTILINE):
         head, _, _ = entry.partition("\\\n")
         requirement, _, marker = head.partition(";")
@@ -29,7 +29,7 @@ def parts(lock: str) -> Iterator[Part]:
 
 
 def of_lock(lock: Path, version: str) -> str:
-    """Return the bill of Yarrow in this version with the packages of the lock, as the text of a JSON object."""
+    """Return the bill of this version of Yarrow with the packages of the lock, as JSON text."""
     components = [_component(part) for part in parts(lock.read_text("utf-8"))]
     yarrow: dict[str, Any] = {
         "type": "application",

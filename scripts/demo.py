@@ -1,7 +1,8 @@
-"""The main job on a real model, against this repository: `make demo`.
+"""Demo of the main job with a real model, in this repository: `make demo`.
 
-Uses a running llama.cpp server or an OpenAI key of the environment, else the embedded model. Fails unless the session
-file then holds a tool call, its result and a final text. Settings and sessions are in a home of its own, `build/demo`.
+Uses a running llama.cpp server or the OpenAI key in the environment, otherwise the embedded model. Fails unless the
+session file contains a tool call, its result and a final text. Settings and sessions are in a separate home,
+`build/demo`.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ PROMPT = "What does VERSION say?"
 
 
 def settle() -> str:
-    """Leave the person's own settings behind; return the model that a variable names for OpenAI."""
+    """Replace the user's own settings; return the OpenAI model that a variable names."""
     model = os.environ.get("YARROW_MODEL", "gpt-5-mini")
     for name in [name for name in os.environ if name.startswith("YARROW_") and not name.endswith("_API_KEY")]:
         del os.environ[name]
@@ -35,7 +36,7 @@ def settle() -> str:
 
 
 def choose(model: str) -> tuple[list[str], list[ExtensionFunction]]:
-    """Return flags and extensions for the backend that is there; fetch the embedded model when there is none."""
+    """Return the flags and extensions for the available backend; download the embedded model if there is none."""
     try:
         found = asyncio.run(detect(os.environ, Settings()))
     except ProviderError:
@@ -50,7 +51,7 @@ def choose(model: str) -> tuple[list[str], list[ExtensionFunction]]:
 
 
 def verify() -> str:
-    """Return what is missing in the newest session, empty when nothing is."""
+    """Return what is missing in the newest session; empty if it is complete."""
     files = sorted(SESSIONS.rglob("*.jsonl"), key=lambda path: path.stat().st_mtime)
     if not files:
         return "no session file was written"
@@ -69,7 +70,7 @@ def verify() -> str:
 
 
 def demo() -> int:
-    """Run the main job and check what it left; return an exit code."""
+    """Run the main job and verify the session; return an exit code."""
     flags, extensions = choose(settle())
     os.chdir(ROOT)
     if extensions:

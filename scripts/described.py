@@ -1,4 +1,4 @@
-"""Reads frozen values as a reference tells them: each field with its type, its default and the text below it."""
+"""Reference of frozen structs: each field with its type, its default and its docstring."""
 
 import ast
 import inspect
@@ -13,7 +13,7 @@ PLAIN = {"str": "text", "int": "integer", "float": "number", "bool": "true or fa
 
 
 class Field(NamedTuple):
-    """One field as its JSON has it; `default` is JSON, and empty for a field that must be there."""
+    """A field as in JSON; `default` is JSON, or empty for a required field."""
 
     name: str
     type: str
@@ -22,18 +22,18 @@ class Field(NamedTuple):
 
 
 class Described(NamedTuple):
-    """One value."""
+    """A struct."""
 
     name: str
     tag: str
-    """What tells it from others, as `key: "value"`; empty for a value that stands at one place."""
+    """Distinguishing member, as `key: "value"`; empty for a struct that is used in one place only."""
     text: str
-    """The first sentence or sentences, as the source has them."""
+    """The docstring of the class."""
     fields: tuple[Field, ...]
 
 
 def structs(module: ModuleType) -> dict[str, Described]:
-    """Return the values that a module defines, by the name of their class."""
+    """Return the structs that a module defines, by class name."""
     classes = [node for node in ast.parse(inspect.getsource(module)).body if isinstance(node, ast.ClassDef)]
     kinds = [node for node in classes if hasattr(getattr(module, node.name), "__struct_fields__")]
     return {node.name: _struct(node, module) for node in kinds}
@@ -80,7 +80,7 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
 
 
 def type_text(node: ast.expr, module: ModuleType) -> str:
-    """Return an annotation of a module in words."""
+    """Return a type annotation of a module in words."""
     match node:
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
             return " or ".join(filter(None, (type_text(left, module), type_text(right, module))))

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds what a release consists of, for this machine, into a folder, and starts it: scripts/dist.sh [FOLDER]
+# Builds the files of a release for this machine into a folder, and tests the executable: scripts/dist.sh [FOLDER]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/environment.sh .dist requirements/dist.lock bare

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Builds an environment from a lock file: scripts/environment.sh FOLDER LOCK [editable | bare]
-# Yarrow is installed into it too, from a copy, as a link to this checkout (editable), or not at all (bare).
-# Uses uv; when it is absent, installs it into .tools. Uses a Python 3.11 or newer that is on the machine, never a
-# downloaded one.
+# Creates an environment from a lock file: scripts/environment.sh FOLDER LOCK [editable | bare]
+# Also installs Yarrow: as a copy by default, linked to this checkout (editable), or not at all (bare).
+# Uses uv, installed into .tools if missing, and an existing Python 3.11 or newer, never a downloaded one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$1 lock=$2 mode=${3:-}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes the generated code under src/yarrow/v1 and the reference docs/protocol.md from proto/, or both below another folder;
-# CI fails when they differ from what is committed.
+# Generates src/yarrow/v1 and docs/protocol.md from proto/, or both below another folder. CI fails if the committed
+# files differ.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/.venv/bin:$PATH"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails when the committed code under src/yarrow/v1, or docs/protocol.md, is not what proto/ generates.
+# Fails unless the committed src/yarrow/v1 and docs/protocol.md match what proto/ generates.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(mktemp -d)

@@ -1,4 +1,4 @@
-"""Breaks each law on purpose, in a copy of the source, and shows that a test goes red: `make mutants`."""
+"""Mutation tests: each mutant breaks a law in a copy of the source, and a test must fail: `make mutants`."""
 
 import os
 import shutil
@@ -492,7 +492,7 @@ MUTANTS = (
 
 
 def survives(mutant: Mutant) -> bool:
-    """Return whether no test notices the mutant."""
+    """Return whether no test detects the mutant."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "src"
         shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
@@ -508,7 +508,7 @@ def survives(mutant: Mutant) -> bool:
 
 
 def main() -> int:
-    """Play every mutant; return 1 when one survives."""
+    """Test every mutant; return 1 if one survives."""
     alive = 0
     for mutant in MUTANTS:
         survived = survives(mutant)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the programs in JavaScript that the tests use: a client of the service and a server that imitates models, and
-# what the example in TypeScript needs. Does nothing when that is there.
+# Installs the JavaScript programs for the tests: a client of the service, a mock model server, and the dependencies of
+# the TypeScript example. Does nothing if they are up to date.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for folder in tests/foreign examples/typescript; do

@@ -1,6 +1,6 @@
-"""Builds wheel, sdist, self-contained executable, bill of materials and checksums: packages.py FOLDER [--version]
+"""Build of wheel, sdist, self-contained executable, bill of materials and checksums: packages.py FOLDER [--version]
 
-`scripts/dist.sh` makes the environment that this runs in. With `--version` it only prints the version.
+`scripts/dist.sh` creates the environment for it. With `--version` it only prints the version.
 """
 
 import hashlib
@@ -22,23 +22,23 @@ SYSTEMS = {"Linux": "linux", "Darwin": "macos", "Windows": "windows"}
 MACHINES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 HEADS = ("LICENSE", "README.md", "CHANGELOG.md")
 TREES = ("docs", "examples", "proto")
-"""What lies beside the executable: what its README leads to, too."""
+"""Files and folders shipped beside the executable, including those that its README links to."""
 BUILT = ("node_modules", "generated", "dist")
-"""Folders that building an example leaves."""
+"""Folders created by building an example."""
 
 
 def version() -> str:
-    """Return the version, which the file VERSION alone says."""
+    """Return the version, which is defined only in the file VERSION."""
     return (ROOT / "VERSION").read_text("utf-8").strip()
 
 
 def target() -> str:
-    """Return this machine as the names of a release say it, such as `linux-amd64`."""
+    """Return this machine as named in a release, such as `linux-amd64`."""
     return f"{SYSTEMS[platform.system()]}-{MACHINES[platform.machine().lower()]}"
 
 
 def build(out: Path) -> list[Path]:
-    """Build everything into `out` and return the files; the last one holds the checksums of the others."""
+    """Build everything into `out` and return the files; the last one contains the checksums of the others."""
     out.mkdir(parents=True, exist_ok=True)
     for earlier in out.glob("yarrow-*"):
         earlier.unlink()
@@ -59,7 +59,7 @@ def build(out: Path) -> list[Path]:
 
 
 def freeze(wheel: Path, work: Path, name: str) -> Path:
-    """Make the folder with the executable from what the wheel holds, and return it."""
+    """Build the folder with the executable from the content of the wheel, and return it."""
     installed = work / "installed"
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(installed)
@@ -72,7 +72,7 @@ def freeze(wheel: Path, work: Path, name: str) -> Path:
 
 
 def put_beside(folder: Path) -> None:
-    """Copy what is to be read into the folder of the executable."""
+    """Copy the documentation into the folder of the executable."""
     for head in HEADS:
         shutil.copy(ROOT / head, folder)
     for tree in TREES:
@@ -80,7 +80,7 @@ def put_beside(folder: Path) -> None:
 
 
 def pack(folder: Path, out: Path) -> Path:
-    """Pack the folder as its system unpacks it without a further program, and return the archive."""
+    """Pack the folder in a format that its system can unpack without additional software, and return the archive."""
     if platform.system() == "Windows":
         return Path(shutil.make_archive(str(out / folder.name), "zip", folder.parent, folder.name))
     path = out / f"{folder.name}.tar.gz"
@@ -90,25 +90,25 @@ def pack(folder: Path, out: Path) -> Path:
 
 
 def _of_nobody(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    # Who built it is nothing that whoever unpacks it as root should give files to.
+    # Otherwise unpacking as root would assign the files to the user id of the builder.
     member.uid = member.gid = 0
     member.uname = member.gname = "root"
     return member
 
 
 def digest(file: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal."""
+    """Return the hexadecimal SHA-256 of a file."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def run(*command: str, **more: str) -> None:
-    """Run a command in the checkout, with more variables; what fails ends the build."""
+    """Run a command in the checkout with additional variables; a failure ends the build."""
     subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, **more}, stdout=subprocess.DEVNULL)
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the arguments say and return the exit code."""
+    """Run with the given arguments and return the exit code."""
     match arguments:
         case ["--version"]:
             print(version())

@@ -1,6 +1,6 @@
-"""Writes the pages of the reference that the code says itself: pages.py FOLDER, or pages.py --check
+"""Generator of the reference pages from the code: pages.py FOLDER, or pages.py --check
 
-With `--check` nothing is written; it fails when a page in docs/ is not what the code says.
+With `--check` nothing is written; it fails if a page in docs/ is not up to date.
 """
 
 import sys
@@ -87,7 +87,7 @@ def command_line() -> str:
 
 
 def configuration() -> str:
-    """Return the page of the configuration's values."""
+    """Return the page of settings."""
     found = structs(settings)
     names = ["Settings", *(name for name in found if name != "Settings")]
     variables = [
@@ -106,7 +106,7 @@ def configuration() -> str:
 
 
 def event_stream() -> str:
-    """Return the page of events, as JSON mode prints them and `Prompt` streams them."""
+    """Return the page of events, as printed by JSON mode and streamed by `Prompt`."""
     found = structs(events)
     parts = [
         "# Events\n",
@@ -134,7 +134,7 @@ def event_stream() -> str:
 
 
 def _in_json(text: str, kind: Descriptor) -> str:
-    """Return the text of an event with its fields named as its JSON has them."""
+    """Return the description of an event with its fields named as in JSON."""
     for each in kind.fields:
         text = text.replace(f"`{each.name}`", f"`{each.json_name}`")
     return text
@@ -163,7 +163,7 @@ def session_format() -> str:
 
 
 def _value(value: Described) -> Iterable[str]:
-    """Yield a heading, a text and a table."""
+    """Yield a heading, a description and a table."""
     yield f"### {value.name}\n\n{_escaped(value.text)}{f' Told by {value.tag}.' if value.tag else ''}\n"
     yield from _table(("field", "type", "default", "meaning"), map(_row, value.fields))
 
@@ -190,11 +190,11 @@ PAGES = {
     "events.md": event_stream,
     "session-format.md": session_format,
 }
-"""By the name of the file."""
+"""Pages by file name."""
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the arguments say and return the exit code."""
+    """Run with the given arguments and return the exit code."""
     match arguments:
         case ["--check"]:
             stale = [name for name, page in PAGES.items() if _read(DOCS / name) != page().rstrip() + "\n"]

@@ -1,4 +1,4 @@
-"""Draws the pictures of the documents from runs of the real program with a scripted model: scripts/pictures.py"""
+"""Generator of the pictures in the docs, from runs of the real program with a scripted model: scripts/pictures.py"""
 
 import asyncio
 import re
@@ -56,7 +56,7 @@ async def draw() -> str:
 
 
 async def drawn(world: World) -> str:
-    """Return the picture of what a run in a world looks like; the path of its directory fits a line."""
+    """Return the picture of a run in a world whose directory path fits on one line."""
     (world.project / "hello.py").write_text(BEFORE)
     world.script(*TURNS, thinking="medium", permissions={"rules": {"bash": "auto", "edit": "auto"}}, sandbox="off")
     script = world.home / "script.json"
@@ -72,7 +72,7 @@ async def drawn(world: World) -> str:
 
 
 def svg(screen: Screen) -> str:
-    """Return a picture of what a screen shows."""
+    """Return a picture of the content of a screen."""
     console = Console(record=True, width=SIZE[0], file=StringIO())
     rows = len(screen.text.rstrip().split("\n"))
     for row in range(rows):
@@ -86,7 +86,7 @@ def svg(screen: Screen) -> str:
 
 
 def _lasting(line: Text) -> Text:
-    """Return a line without what is another in each run: where it was, and what its session is called."""
+    """Replace the parts of a line that differ between runs: the directory and the session id."""
     found = re.fullmatch(r"(yarrow \S+ in )\S+(, session )\w+", line.plain)
     if found is None:
         return line
@@ -100,7 +100,7 @@ def _style(cell: Any) -> Style:
 
 
 def _colour(name: str) -> str | None:
-    """Return a colour as the one library calls it, by the name of the other."""
+    """Return the Rich name of a color from its pyte name."""
     if name == "default":
         return None
     if len(name) == 6 and all(letter in "0123456789abcdef" for letter in name):

@@ -1,4 +1,4 @@
-"""Writes protocol.md from the comments of the proto and the table of errors: python scripts/reference.py [FOLDER]."""
+"""Generator of protocol.md from the comments of the proto and the error table: python scripts/reference.py [FOLDER]."""
 
 import re
 import subprocess
@@ -24,7 +24,7 @@ from yarrow.service.grpc_status import DOMAIN, RETRY_SECONDS, STATUS_BY_CODE, UN
 ROOT = Path(__file__).parents[1]
 PROTO = "yarrow/v1/agent.proto"
 MESSAGE, FIELD, ENUM, VALUE, SERVICE, METHOD = 4, 2, 5, 2, 6, 2
-"""Numbers of fields of descriptors, by which source locations name their place."""
+"""Field numbers of descriptors, which form the paths of source locations."""
 WRAPPED = {"google.protobuf.Timestamp": "https://protobuf.dev/reference/protobuf/google.protobuf/#timestamp"}
 INTRODUCTION = """# The protocol
 
@@ -100,7 +100,7 @@ class Source:
         self._names = {one.name for one in (*methods, *file.message_type, *file.enum_type)}
 
     def paragraphs(self, *path: int) -> str:
-        """Return a comment with links in place of names; lines that are indented in it are code."""
+        """Return a comment with names linked; indented lines in it are code."""
         text = self._comments.get(path, "").rstrip()
         parts = re.split(r"((?:^ {3,}.*\n?)+)", text, flags=re.MULTILINE)
         prose = [self._linked("\n".join(line.strip() for line in part.split("\n"))).strip("\n") for part in parts[::2]]
@@ -114,7 +114,7 @@ class Source:
         return self._linked(words).replace("|", "\\|")
 
     def type_of(self, field: FieldDescriptorProto) -> str:
-        """Return a field's type, linked when it is described here."""
+        """Return the type of a field, linked if it is described on the page."""
         full = field.type_name.removeprefix(".")
         short = full.removeprefix(f"{self.file.package}.")
         if not full:
@@ -126,18 +126,18 @@ class Source:
         return f"optional {name}" if field.proto3_optional else name
 
     def _linked(self, text: str) -> str:
-        """Link names of calls, messages and enums."""
+        """Return the text with the names of calls, messages and enums linked."""
 
         def link(found: re.Match[str]) -> str:
             word = found[0]
             return f"[{word}](#{word.lower()})" if word in self._names else word
 
-        # Words of one part, such as Prompt and Usage, are words of prose as well.
+        # Single words, such as Prompt and Usage, also occur in prose.
         return re.sub(r"\b[A-Z][a-z]+[A-Z]\w+\b", link, text.replace("*", "\\*"))
 
 
 def page(source: Source) -> str:
-    """Return the whole reference."""
+    """Return the whole page."""
     (service,) = source.file.service
     methods = ", ".join(f"{name}](#{name.lower()})" for name in (one.name for one in service.method))
     head = INTRODUCTION.format(
@@ -179,7 +179,7 @@ def _enum(source: Source, enum: EnumDescriptorProto, number: int) -> Iterator[st
 
 
 def errors() -> str:
-    """Return the rows of the table of errors; fails when a code has no meaning here."""
+    """Return the rows of the error table. Raises KeyError for a code without a meaning here."""
     rows = [f"| `{UNAUTHENTICATED}` | UNAUTHENTICATED | | The call does not carry the service's token. |"]
     for code in Code:
         wait = f" {RETRY_SECONDS[code]:g} s" if code in RETRY_SECONDS else ""
@@ -188,7 +188,7 @@ def errors() -> str:
 
 
 def read() -> Source:
-    """Return the proto as the compiler reads it."""
+    """Return the proto as parsed by the compiler."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "set"
         what = [f"-I{ROOT / 'proto'}", "--include_source_info", f"--descriptor_set_out={out}", PROTO]

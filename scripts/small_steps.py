@@ -1,6 +1,6 @@
-"""Yarrow with a hook that leads a very small model by the hand: scripts/small_steps.py takes yarrow's own arguments.
+"""Yarrow with a hook that guides a very small model: scripts/small_steps.py accepts the arguments of yarrow.
 
-It is also the shortest program that embeds the command line and changes each request before it is sent.
+Also the shortest program that embeds the command line and modifies each request before it is sent.
 """
 
 import sys
@@ -11,9 +11,9 @@ from yarrow.extension.api import Yarrow
 
 
 def small_steps(request: dict[str, Any]) -> dict[str, Any]:
-    """Hold a very small model to one call and then a short answer; a model for work needs no such hook.
+    """Restrict a very small model to one call and a short answer; models for real work need no such hook.
 
-    Its system prompt is fixed, so that neither the date nor the folder change what it does.
+    The system prompt is fixed, so that neither the date nor the folder affects the result.
     """
     choice = "none" if request["messages"][-1]["role"] == "tool" else "required"
     tools = [tool for tool in request["tools"] if tool["name"] in ("read", "ls")]

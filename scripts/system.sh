@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the system programs that the tests use, where they are missing: scripts/system.sh
+# Installs the system programs that the tests need, if they are missing: scripts/system.sh
 set -euo pipefail
 missing=()
 command -v rg >/dev/null || missing+=(ripgrep)
@@ -13,13 +13,13 @@ command -v fish >/dev/null || missing+=(fish)
 command -v strace >/dev/null || missing+=(strace)
 command -v node >/dev/null || missing+=(nodejs)
 command -v npm >/dev/null || missing+=(npm)
-# Everyday work of developers, which tests/workflows do inside the sandbox: by the system's programs, for an ordinary user
-# starts them too, and cannot enter the home of whoever installed others.
+# Development tools that tests/workflows runs in the sandbox. They must be the system's own programs: an ordinary user
+# runs them too and cannot read the home of another user.
 for program in curl:curl cc:gcc make:make ssh-keygen:openssh-client cargo:cargo go:golang-go gradle:gradle \
   poetry:python3-poetry pipenv:pipenv; do
   [ -x "/usr/bin/${program%%:*}" ] || missing+=("${program#*:}")
 done
-# The executable of a release holds Python's library, which Debian keeps in a package of its own.
+# The executable of a release contains the Python library, which Debian ships as a separate package.
 library=$(python3 - <<'END'
 import ctypes.util, os, sys, sysconfig
 name = "python%d.%d" % sys.version_info[:2]

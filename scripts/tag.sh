@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails unless a tag names the version that the file VERSION says: scripts/tag.sh TAG
+# Fails unless a tag matches the version in the file VERSION: scripts/tag.sh TAG
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tag=${1-} version=$(<VERSION)

@@ -1,4 +1,4 @@
-"""Starts the executable of a release on this machine, with no program in PATH: try_executable.py FOLDER"""
+"""Test of a release's executable on this machine, with an empty PATH: try_executable.py FOLDER"""
 
 import json
 import os
@@ -13,7 +13,7 @@ from typing import Any
 from packages import target, version
 
 SECONDS = 120.0
-"""How long one start may take; a virus scanner looks at a file when it is first opened."""
+"""Timeout of one start in seconds; a virus scanner inspects a file when it is first opened."""
 SCRIPT: list[Any] = [
     [{"call": {"name": "ls", "arguments": {}}}],
     [
@@ -22,7 +22,7 @@ SCRIPT: list[Any] = [
     ],
     [{"expect": {"contains": "Created"}}, {"text": "one file"}],
 ]
-"""Directories are held, files are replaced and sessions kept by what each system has for that."""
+"""Covers what is specific to each system: directory handles, replacement of files and storage of sessions."""
 
 
 def unpack(archive: Path, folder: Path) -> Path:
@@ -32,15 +32,15 @@ def unpack(archive: Path, folder: Path) -> Path:
             zipped.extractall(folder)
     else:
         with tarfile.open(archive) as packed:
-            packed.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.3 and before have none
+            packed.extraction_filter = getattr(tarfile, "data_filter", None)  # missing in Python 3.11.3 and older
             packed.extractall(folder)
     (inside,) = folder.iterdir()
     return inside / ("yarrow.exe" if os.name == "nt" else "yarrow")
 
 
 def attempt(executable: Path, home: Path, *arguments: str, expected: str) -> None:
-    """Start it once; raises `SystemExit` with a sentence when it does not say what is expected."""
-    # Windows starts no program without the first two.
+    """Run the executable once; raise `SystemExit` with an explanation if the output is not as expected."""
+    # Windows cannot start programs without these two.
     kept = {name: os.environ[name] for name in ("SYSTEMROOT", "TEMP") if name in os.environ}
     environment = kept | {"HOME": str(home), "USERPROFILE": str(home), "PATH": ""}
     done = subprocess.run(
@@ -59,7 +59,7 @@ def attempt(executable: Path, home: Path, *arguments: str, expected: str) -> Non
 
 
 def main(arguments: list[str]) -> int:
-    """Try the archive in the folder and return the exit code."""
+    """Test the archive in the folder and return the exit code."""
     if len(arguments) != 1:
         print(__doc__, file=sys.stderr)
         return 2

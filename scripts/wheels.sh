@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fetches the wheels that an installed Yarrow needs, so that a test can install it without a network.
+# Downloads the wheels of Yarrow's dependencies, so that a test can install it without network access.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/environment.sh .dist requirements/dist.lock bare

@@ -1,4 +1,4 @@
-"""Prompts a Yarrow service on this machine and prints what it answers: python client.py "the prompt" [SESSION]."""
+"""Client that prompts a local Yarrow service and prints the answer: python client.py "the prompt" [SESSION]."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ metadata = (("authorization", f"Bearer {TOKEN.read_text().strip()}"),)
 with grpc.insecure_channel(f"unix:{SOCKET}") as channel:
     service, session = AgentServiceStub(channel), "".join(sys.argv[2:])
     try:
-        if session:  # Prompt makes a session of a name that there is not; who goes on with one wants to be told
+        if session:  # Prompt would create a session that does not exist; fail instead
             service.GetState(GetStateRequest(session_id=session), metadata=metadata)
         request = PromptRequest(text=sys.argv[1], session_id=session, cwd=str(Path.cwd()))
         for response in service.Prompt(request, metadata=metadata):

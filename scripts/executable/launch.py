@@ -1,11 +1,11 @@
-"""Where the self-contained executable begins."""
+"""Entry point of the self-contained executable."""
 
 import os
 import sys
 
 
 def restore_library_paths() -> None:
-    """Give programs that are started the library paths of the person, in place of those of the executable's own."""
+    """Restore the user's library paths for child processes, in place of those of the executable."""
     for name in ("LD_LIBRARY_PATH", "LIBPATH"):
         own = os.environ.pop(f"{name}_ORIG", None)
         if own is not None:
