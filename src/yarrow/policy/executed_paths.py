@@ -1,4 +1,4 @@
-"""Files of a project that editors, agents, shells and CI execute or obey without the user running them."""
+"""Project files that editors, agents, shells and CI execute or obey without the user running them."""
 
 import os
 import stat
@@ -16,10 +16,10 @@ EXECUTED_PATHS = (
     # Editors: tasks, run configurations, interpreters, extensions.
     *(".vscode", ".idea", ".zed", ".fleet", ".devcontainer", ".devcontainer.json", ".dir-locals.el"),
     *(".exrc", ".nvimrc", ".nvim.lua", ".vimrc", ".lvimrc"),
-    # Shells that enter the directory.
+    # Shells, when they enter the directory.
     *(".envrc", ".autoenv", ".autoenv.zsh", "mise.toml", "mise.local.toml", ".mise.toml", ".mise.local.toml"),
     *(".mise", "mise/config.toml", ".config/mise", ".config/mise.toml", ".rtx.toml", ".devenv"),
-    # Version control and the hooks that it was told to run from the work tree.
+    # Version control, and hooks that it can be configured to run from the work tree.
     *(".hg/hgrc", ".hg/hgrc-not-shared", ".jj/repo/config.toml", ".husky", ".githooks", ".hooks"),
     *(".pre-commit-config.yaml", ".pre-commit-config.yml", "lefthook.yml", "lefthook-local.yml", ".lefthook.yml"),
     ".lefthook",
@@ -30,18 +30,18 @@ EXECUTED_PATHS = (
     *(".circleci", ".travis.yml", ".drone.yml", ".woodpecker", ".woodpecker.yml", ".buildkite", "Jenkinsfile"),
     *("azure-pipelines.yml", "bitbucket-pipelines.yml", ".cirrus.yml", "appveyor.yml", ".appveyor.yml"),
 )
-"""Paths below the root of a project: a file, or a directory with all that is in it."""
+"""Paths below the root of a project: files, and directories with everything in them."""
 EDITOR_STATE = frozenset({(".idea", "workspace.xml"), (".idea", "shelf"), (".idea", "usage.statistics.xml")})
-"""What an editor writes there by itself all the time."""
+"""Files that an editor itself writes all the time, as pairs of directory and name."""
 MAX_ENTRIES = 500
-"""Entries looked at of one directory of the table; later ones are left out."""
+"""Maximum entries examined in one listed directory; later ones are ignored."""
 
 FileState: TypeAlias = tuple[int, int, int, int]
 _ROWS = tuple(tuple(PurePath(row).parts) for row in EXECUTED_PATHS)
 
 
 def is_executed(path: PurePath) -> bool:
-    """Whether a path below a root is one of the table, or lies in one, in any directory."""
+    """Return whether a path below a root is in `EXECUTED_PATHS` or lies in one of them, at any depth."""
     parts = tuple(name.casefold() for name in path.parts)
     return any(
         parts[start : start + len(row)] == tuple(map(str.casefold, row))
@@ -54,7 +54,7 @@ def is_executed(path: PurePath) -> bool:
 def snapshot(
     roots: Iterable[Path], files: Iterable[Path] = (), directories: Iterable[Path] = ()
 ) -> dict[str, FileState]:
-    """Return what there is of the table in each root, of other files and in other directories, with their state."""
+    """Return the states of `EXECUTED_PATHS` below each root, of other files, and of files in other directories."""
     found = {path: state for root in dict.fromkeys(roots) for path, state in _states_in(str(root))}
     for directory in map(str, directories):
         found.update(_states_below(directory, directory))
@@ -67,7 +67,7 @@ def snapshot(
 
 
 def changed_paths(before: Mapping[str, FileState], after: Mapping[str, FileState]) -> list[str]:
-    """Return the paths that came to be, or are others, since the look before."""
+    """Return the paths that are new or have a different state."""
     return [path for path, state in after.items() if before.get(path) != state]
 
 
@@ -97,7 +97,7 @@ def _states_below(directory: str, row: str) -> Iterator[tuple[str, FileState]]:
                         waiting.append(entry.path)
                     else:
                         yield entry.path, _state(entry.stat(follow_symlinks=False))
-        except OSError:  # gone meanwhile, or closed to us
+        except OSError:  # deleted meanwhile, or inaccessible
             continue
 
 
