@@ -33,7 +33,7 @@ _MAX_CACHED = 64
 
 
 def find_line(text: str, path: tuple[str | int, ...]) -> int:
-    """Return the line, from 1, of the key or list item at the end of `path`, which must exist in `text`, valid JSON.
+    """Return the line, from 1, of the key or list item that `path` ends in. `text` must be valid JSON that contains it.
 
     For a duplicate key it is the last occurrence, which takes effect.
     """

@@ -145,7 +145,7 @@ def _remove(values: dict[str, Any], paths: list[KeyPath]) -> dict[str, Any]:
 
 
 def _format_ignored(paths: list[KeyPath]) -> str:
-    """Return the part of a sentence which says that these keys are ignored."""
+    """Return the clause of a notice that these keys are ignored."""
     named = ", ".join(map(_format_key, paths[:MAX_NAMED_KEYS]))
     more = len(paths) - MAX_NAMED_KEYS
     return f"{named}{f' and {more} more' if more > 0 else ''} {'is' if len(paths) == 1 else 'are'} ignored"

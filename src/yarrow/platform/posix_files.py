@@ -16,7 +16,7 @@ BASE_FLAGS = os.O_CLOEXEC
 NOFOLLOW = os.O_NOFOLLOW
 """Flag to fail if the path is a symlink."""
 NONBLOCK = os.O_NONBLOCK | os.O_NOCTTY
-"""Flags to wait for no peer of a FIFO, and to acquire no controlling terminal."""
+"""Flags against waiting for the other end of a FIFO and acquiring a terminal."""
 DIRECTORY = os.O_DIRECTORY
 """Flag to fail unless the path is a directory."""
 

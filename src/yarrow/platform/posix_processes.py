@@ -69,7 +69,7 @@ def kill_group(leader: int) -> None:
 
 
 def exit_at_stdin_end() -> None:
-    """Make the end of standard input kill this process, which must lead its group, at any moment.
+    """Kill this process, which must lead its group, as soon as standard input ends.
 
     A thread cannot do this, because a library may hold the GIL for long. A second process, forked while this one has a
     single thread and little memory, waits for the end and kills the group, including itself.

@@ -25,7 +25,7 @@ BASE_FLAGS = os.O_BINARY | os.O_NOINHERIT
 NOFOLLOW = 0
 """Flag to fail if the path is a symlink; `os.open` has none here, and `open_at` always fails then."""
 NONBLOCK = 0
-"""Flags to wait for no peer of a FIFO, and to acquire no controlling terminal; no path leads to either here."""
+"""Flags against waiting for the other end of a FIFO and acquiring a terminal; no path leads to either here."""
 DIRECTORY = 1 << 40
 """Flag to fail unless the path is a directory, for `open_at` and `openat_nofollow` only: `os.open` opens none."""
 LOCK = ".lock"

@@ -134,7 +134,7 @@ def kill_group(leader: int) -> None:
 
 
 def exit_at_stdin_end() -> None:
-    """Make the end of standard input end this process as soon as the GIL is free."""
+    """End this process once standard input ends, as soon as the GIL is free."""
     from threading import Thread
 
     def wait() -> None:

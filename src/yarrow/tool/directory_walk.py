@@ -79,7 +79,7 @@ def read_ignore_file(path: str) -> IgnoreFile | None:
 
 
 def is_unusable_ignore_file(path: str) -> bool:
-    """Return whether a path exists that `read_ignore_file` skips and other programs might read forever."""
+    """Return whether an ignore file exists that `read_ignore_file` skips and other programs might read forever."""
     try:
         return not _is_usable(Path(path).stat())
     except OSError:

@@ -16,7 +16,8 @@ _EQUIVALENTS = str.maketrans(
 def find_fuzzy(text: str, wanted: str) -> tuple[int, int] | None:
     """Return the start and stop of `wanted` in `text` if there is exactly one match.
 
-    Both must have LF line endings. The span refers to the original `text`; it does not end with trailing whitespace.
+    Both must have LF line endings. The span refers to the original `text`; it includes no trailing whitespace
+    except between its lines.
     """
     # The last line of `wanted` may be the start of a longer one and therefore keeps its trailing whitespace.
     head, separator, tail = wanted.rpartition("\n")
