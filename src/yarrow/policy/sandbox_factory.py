@@ -226,7 +226,7 @@ class SandboxFactory:
 
 def _has_entries(directory: Path) -> bool:
     try:
-        return any(name.endswith(".json") for name in os.listdir(directory))  # noqa: PTH208 (at each start)
+        return any(name.endswith(".json") for name in os.listdir(directory))  # noqa: PTH208 (runs at each start)
     except OSError:
         return False
 
@@ -278,7 +278,7 @@ def find_enclosing_repository(cwd: Path, apart: Iterable[Path]) -> Path | None:
 
 def _has_git(directory: Path) -> bool:
     git = f"{directory}/.git"
-    return os.path.isfile(git) or os.path.lexists(f"{git}/HEAD")  # noqa: PTH113 (for each directory above)
+    return os.path.isfile(git) or os.path.lexists(f"{git}/HEAD")  # noqa: PTH113 (runs for each parent)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""Workspace of the file tools: the working directory and the directories configured besides it."""
+"""Workspace of the file tools: the working directory and additionally configured directories."""
 
 import os
 import re

@@ -108,7 +108,7 @@ def register_running(baseline: Baseline, elsewhere: Iterable[Baseline]) -> Gener
         _running[:] = [other for other in _running if other is not baseline]
 
 
-def take_baseline(  # noqa: PLR0913 (a look is handed on)
+def take_baseline(  # noqa: PLR0913 (the lister is passed on)
     roots: Sequence[Path],
     missing: Iterable[Path],
     protected: Iterable[Path],

@@ -74,7 +74,7 @@ def build_arguments(
         words.append("--unshare-net")
     words += ["--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     words += ["--ro-bind", "/", "/", "--proc", "/proc"]
-    words += ["--dev", "/dev", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108 (a tmpfs of its own)
+    words += ["--dev", "/dev", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108 (a separate tmpfs)
     plan = mount_plan(spec, mounts, environment)
     places = {str(sandbox_home(spec.home)): str(spec.session_dir / "home"), "/tmp": str(spec.session_dir / "tmp")}  # noqa: S108
     clear_mount_points(plan, places | mounts.caches.session_directories)
@@ -108,7 +108,7 @@ def mount_plan(spec: SandboxSpec, mounts: WorkspaceMounts, environment: Mapping[
         *_kernel_masks(),
         *_hidden_masks(),
         *root_masks,
-        BindMount(str(spec.session_dir / "tmp"), "/tmp", writable=True),  # noqa: S108 (a /tmp of its own)
+        BindMount(str(spec.session_dir / "tmp"), "/tmp", writable=True),  # noqa: S108 (the session's own)
         *_parent_masks("/tmp", (str(home), *roots)),  # noqa: S108
         BindMount(str(spec.session_dir / "home"), str(home), writable=True),
         *_parent_masks(str(home), roots),
@@ -198,7 +198,7 @@ def _split_targets(place: str, targets: Iterable[str]) -> Iterator[tuple[str, st
 
 def mount_targets_in_tmp(spec: SandboxSpec, environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the paths below /tmp where commands do not see the session's own /tmp, but mounts and masks."""
-    tmp = "/tmp"  # noqa: S108 (the session's own is meant)
+    tmp = "/tmp"  # noqa: S108 (the session's own)
     shown_there = (target for _, target in _visible_programs(spec, environment).shown)
     targets = (str(sandbox_home(spec.home)), *shown_there, *map(str, spec.readable), *map(str, spec.writable))
     places = {f"{top}/{rest}" if rest and top.startswith(".") else top for top, rest in _split_targets(tmp, targets)}
@@ -299,7 +299,7 @@ def _secret_file_masks(spec: SandboxSpec, mounts: WorkspaceMounts, environment: 
     found: list[Mount] = []
     for path, cover in mounts.masks.items():
         is_within = any(path.is_relative_to(root) for root in spec.writable)
-        # If a link leads out of the workspace to something hidden, no cover is needed, and none could be mounted.
+        # If a symlink leads out of the workspace to something hidden, no cover is needed, and none could be mounted.
         if path not in spec.readable and (is_within or host_path(spec, path, environment) == path):
             found.append(BindMount(str(cover), str(path), optional=True))
     return found

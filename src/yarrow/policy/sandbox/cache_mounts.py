@@ -1,4 +1,4 @@
-"""Mounts of package manager caches, and the links within them."""
+"""Mounts of package manager caches, and the symlinks within them."""
 
 import os
 import re
@@ -164,7 +164,7 @@ def _single_cache_plan(context: CacheContext) -> CachePlan:
 
 
 MAX_LINKS = 16_384
-"""Maximum links created per directory; entries without a link are downloaded again."""
+"""Maximum symlinks created per directory; entries without one are downloaded again."""
 MAX_COPIED_BYTES = 1_048_576
 """Maximum bytes of a file that is copied."""
 NOT_COPIED = frozenset({"objects", "hooks", "worktrees", "FETCH_HEAD"})
@@ -185,7 +185,7 @@ def create_session_cache(own: SessionCacheDirectory, directory: Path, owner: Com
     maker = _LinkMaker(owner)
     for links in own.links:
         if owner is None or owner.can_reach(links.source):
-            with suppress(OSError):  # entries without a link are downloaded again
+            with suppress(OSError):  # entries without a symlink are downloaded again
                 maker.make(links, str(making))
     if owner is not None:
         owner.chown(str(making))
@@ -203,10 +203,10 @@ class _LinkMaker:
         self._left = MAX_LINKS
 
     def make(self, links: CacheLinks, top: str) -> None:
-        """Create the links of one directory. Raises OSError."""
+        """Create the symlinks of one directory. Raises OSError."""
         top = self._above(top, links.subpath)
-        if not links.directory_pattern and links.subpath:  # a single link
-            os.symlink(links.sandbox_path, top)  # noqa: PTH211 (texts throughout)
+        if not links.directory_pattern and links.subpath:  # a single symlink
+            os.symlink(links.sandbox_path, top)  # noqa: PTH211 (strings throughout)
             return
         waiting = deque([""])
         while waiting and self._left > 0:
@@ -268,7 +268,7 @@ class _LinkMaker:
 
     def _directory(self, path: str) -> None:
         with suppress(FileExistsError):
-            os.mkdir(path, 0o700)  # noqa: PTH102 (texts throughout)
+            os.mkdir(path, 0o700)  # noqa: PTH102 (strings throughout)
             self._own(path)
 
     def _own(self, path: str) -> None:

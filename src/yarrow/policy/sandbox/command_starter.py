@@ -56,7 +56,7 @@ def _bind(tasks: Path | None, launcher: str, bound: list[bool]) -> None:
 def _gains_rights(program: str) -> bool:
     """Return whether a program runs with its owner's or group's rights, which Landlock prevents in a bound thread."""
     try:
-        return bool(os.stat(program).st_mode & (stat.S_ISUID | stat.S_ISGID))  # noqa: PTH116 (its mode alone)
+        return bool(os.stat(program).st_mode & (stat.S_ISUID | stat.S_ISGID))  # noqa: PTH116 (only the mode)
     except OSError:
         return True
 

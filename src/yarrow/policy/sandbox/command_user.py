@@ -27,7 +27,7 @@ class CommandUser(Struct, frozen=True):
     def can_reach(self, path: str) -> bool:
         """Return whether the user can traverse each parent directory of a real path."""
         while path != "/":
-            path = os.path.dirname(path)  # noqa: PTH120 (for each mount)
+            path = os.path.dirname(path)  # noqa: PTH120 (runs for each mount)
             try:
                 status = os.lstat(path)
             except OSError:

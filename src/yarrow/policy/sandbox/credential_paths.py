@@ -45,7 +45,7 @@ class CredentialPaths(Struct, frozen=True):
     def _find(cls, home: Path, readable: tuple[Path, ...], writable: tuple[Path, ...]) -> "CredentialPaths":
         real = os.path.realpath(home).rstrip("/")
         named = [f"{real}/{name}" for name in SECRET_PATHS]
-        linked = [os.path.realpath(name) for name in named if os.path.islink(name)]  # noqa: PTH114 (for each call)
+        linked = [os.path.realpath(name) for name in named if os.path.islink(name)]  # noqa: PTH114 (runs for each call)
         places = (*named, *linked)
         everything = cls(
             _normalize(real), tuple(map(_normalize, places)), (), tuple(_normalize(str(root)) for root in writable)

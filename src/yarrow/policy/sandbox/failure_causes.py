@@ -295,7 +295,7 @@ def _display_path(path: Path, seen: FailureEvidence) -> str:
 def _named_directories(ran: FinishedCommand) -> list[Path]:
     """Return the directories named after `cd` or `-C` in a command, since paths in errors may be relative to them."""
     named = re.findall(r"(?:\bcd|\s-C)\s+([^\s;&|'\"]+)", ran.command)
-    return [ran.cwd / os.path.expanduser(name) for name in named[:4]]  # noqa: PTH111 (a text)
+    return [ran.cwd / os.path.expanduser(name) for name in named[:4]]  # noqa: PTH111 (a string)
 
 
 def _depth(path: Path) -> int:

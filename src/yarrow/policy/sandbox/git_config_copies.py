@@ -24,7 +24,7 @@ from yarrow.policy.sandbox.quarantine import Quarantine, QuarantineEntry
 
 MAX_COPIES = 16
 """Maximum configurations that one command can change; later ones are read-only."""
-SANDBOX_DIRECTORY = "/tmp/.yarrow-git"  # noqa: S108 (in the session's own)
+SANDBOX_DIRECTORY = "/tmp/.yarrow-git"  # noqa: S108 (the session's own)
 """Directory of the copies, as commands see it."""
 COPIES, LINKS = "configs", "links"
 """Session directories for the copies of each command, and for the symlinks to them."""

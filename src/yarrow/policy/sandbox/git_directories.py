@@ -287,7 +287,7 @@ def harmless_settings_text(config: Path, roots: Sequence[Path]) -> bytes | None:
 
 def _hooks(place: Path) -> Iterator[Path]:
     hooks = place / "hooks"
-    if os.path.islink(hooks):  # noqa: PTH114 (raises nothing)
+    if os.path.islink(hooks):  # noqa: PTH114 (never raises)
         yield hooks
         return
     try:

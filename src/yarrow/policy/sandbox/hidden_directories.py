@@ -22,13 +22,13 @@ KERNEL_SETTINGS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/fs", "/proc/acpi")
 """Kernel settings, which root in a namespace may be able to write; bubblewrap itself covers irq and bus."""
 SYSTEM_DIRECTORIES = ("/usr", "/bin", "/sbin", "/lib", "/etc", "/opt", "/var", "/dev", "/proc", "/sys")
 """Directories that cannot be replaced by a session's home, because programs lie or are set up there."""
-FALLBACK_HOME = Path("/tmp/home")  # noqa: S108 (it is the session's own there)
+FALLBACK_HOME = Path("/tmp/home")  # noqa: S108 (the session's own inside)
 """Home inside if there is none outside, or it cannot be replaced by another."""
 
 
 def sandbox_home(home: Path) -> Path:
     """Return the path of the commands' home: that of the real home if possible."""
-    above = os.path.join(home, "")  # noqa: PTH118 (a text, for this is done for each call)
+    above = os.path.join(home, "")  # noqa: PTH118 (a string: runs for each call)
     holds_programs = any(f"{place}/".startswith(above) for place in SYSTEM_DIRECTORIES)
     return home if home.is_dir() and not holds_programs else FALLBACK_HOME
 

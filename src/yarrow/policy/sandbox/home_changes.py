@@ -49,10 +49,10 @@ class HomeChanges(Struct, frozen=True):
         if after != self.before:
             settings = self._settings()
             after = {path: state for path, state in after.items() if path not in settings}
-        filled = {os.path.dirname(path) for path in after}  # noqa: PTH120 (texts)
+        filled = {os.path.dirname(path) for path in after}  # noqa: PTH120 (strings)
         empty = {path for path, state in after.items() if state[1] < 0 and path not in filled}
         changed = {path for path, state in after.items() if self.before.get(path) != state} - empty
-        return sorted(path for path in changed if os.path.dirname(path) not in changed)  # noqa: PTH120 (texts)
+        return sorted(path for path in changed if os.path.dirname(path) not in changed)  # noqa: PTH120 (strings)
 
     def _settings(self) -> set[str]:
         """Return where the user's settings are mounted, which creates an empty file for each."""

@@ -65,7 +65,7 @@ def _scan_home(home: str) -> _HomeScan:
                 break
             if above not in states:
                 state = _stat_state(above)
-                if state is None and not os.path.islink(above):  # noqa: PTH114 (texts throughout)
+                if state is None and not os.path.islink(above):  # noqa: PTH114 (strings throughout)
                     missing.add(above)
                     break
                 states[above] = state
@@ -78,7 +78,7 @@ def _scan_home(home: str) -> _HomeScan:
 def _stat_state(path: str) -> StatState:
     """Return the state of the directory that a path leads to."""
     try:
-        status = os.stat(path)  # noqa: PTH116 (for each call)
+        status = os.stat(path)  # noqa: PTH116 (runs for each call)
     except OSError:
         return None
     return status.st_dev, status.st_ino, status.st_ctime_ns

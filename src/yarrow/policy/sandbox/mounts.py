@@ -179,7 +179,7 @@ def _fits(mount: Mount, mode: int, *, is_last: bool) -> bool:
 
 
 def _rename(path: str) -> None:
-    os.rename(path, f"{path}.aside-{os.urandom(4).hex()}")  # noqa: PTH104 (texts throughout)
+    os.rename(path, f"{path}.aside-{os.urandom(4).hex()}")  # noqa: PTH104 (strings throughout)
 
 
 _PATH = getattr(os, "O_PATH", os.O_RDONLY)

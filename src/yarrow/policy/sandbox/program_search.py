@@ -115,7 +115,7 @@ class ProgramFinder:
         if not place.startswith("/"):
             return
         path = os.path.normpath(place)
-        if os.path.basename(path) in PROGRAM_DIRECTORIES:  # noqa: PTH119 (texts throughout)
+        if os.path.basename(path) in PROGRAM_DIRECTORIES:  # noqa: PTH119 (strings throughout)
             self._enqueue(path)
         elif self.is_hidden(path) or len(list(follow_symlinks(path))) > 1:
             self._add_installation(path)

@@ -152,7 +152,7 @@ def _protect_included(root: Path, roots: Sequence[Path], found: ScanResult) -> N
     for path in sorted(paths):
         # The repository of a worktree lies outside, but is writable.
         owners = (root, *roots, *found.pinned)
-        owner = next((one for one in owners if path.startswith(os.path.join(one, ""))), None)  # noqa: PTH118 (texts)
+        owner = next((one for one in owners if path.startswith(os.path.join(one, ""))), None)  # noqa: PTH118 (strings)
         if owner is not None:
             _protect_file(Path(path), owner, found)
 

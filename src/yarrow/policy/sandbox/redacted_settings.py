@@ -100,7 +100,7 @@ def _named_files(home: Path, configs: Iterable[Path]) -> Iterator[tuple[Path, Pa
 def _holds_secrets(path: Path) -> bool:
     """Return whether a file, or a file in a directory, has a name that suggests a key."""
     try:
-        names = os.listdir(path) if path.is_dir() else []  # noqa: PTH208 (names alone)
+        names = os.listdir(path) if path.is_dir() else []  # noqa: PTH208 (only names)
     except OSError:
         return True
     return is_secret_file(str(path.parent), path.name) or any(is_secret_file(str(path), name) for name in names)
@@ -109,7 +109,7 @@ def _holds_secrets(path: Path) -> bool:
 def _files_beside(directory: Path) -> list[str]:
     """Return hooks, templates and the like next to the git settings."""
     try:
-        names = os.listdir(directory)  # noqa: PTH208 (names alone)
+        names = os.listdir(directory)  # noqa: PTH208 (only names)
     except OSError:
         return []
     return [

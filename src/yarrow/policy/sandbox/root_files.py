@@ -193,7 +193,7 @@ class RootFileWalk:
         self._waiting: deque[str] = deque()
         self._known = {*HIDDEN_SYSTEM_DIRECTORIES, *SECRET_FILES, *_remote_mounts()}
         self._needed = {f"{cached_realpath('/etc')}/{name}" for name in NEEDED_FILES}
-        self._above_needed = {os.path.dirname(path) for path in self._needed}  # noqa: PTH120 (texts throughout)
+        self._above_needed = {os.path.dirname(path) for path in self._needed}  # noqa: PTH120 (strings throughout)
         self._left = MAX_ENTRIES
         self._is_over = False
 
@@ -245,7 +245,7 @@ class RootFileWalk:
 
     def _target(self, link: str) -> None:
         """Record the target of a symlink; directories that other users may read are not scanned through it."""
-        status = os.stat(link)  # noqa: PTH116 (for each link)
+        status = os.stat(link)  # noqa: PTH116 (runs for each symlink)
         if not _is_private(status) and not _is_closed(status):
             return
         path = os.path.realpath(link)

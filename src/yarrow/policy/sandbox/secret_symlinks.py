@@ -45,7 +45,7 @@ class SecretSymlinks:
 
     def has(self, real: str) -> bool:
         """Return whether such a symlink leads to this real path."""
-        directory = os.path.dirname(real)  # noqa: PTH120 (asked of each file of a tree)
+        directory = os.path.dirname(real)  # noqa: PTH120 (runs for each file of a tree)
         known = self._by_directory.get(directory)
         if known is None:
             known = self._by_directory[directory] = self._everywhere.union(self._files(directory))

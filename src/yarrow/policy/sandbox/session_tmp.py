@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 
-TMP = "/tmp"  # noqa: S108 (the session's own is meant)
+TMP = "/tmp"  # noqa: S108 (the session's own)
 MAX_SYMLINKS = 40
 """Maximum symlinks followed in one path; Linux follows no more."""
 
@@ -96,6 +96,6 @@ def _is_own(path: str, covered: tuple[str, ...]) -> bool:
 def _read_link(path: str) -> str | None:
     """Return the target of a symlink; None for anything else. Raises ValueError."""
     try:
-        return os.readlink(path)  # noqa: PTH115 (texts throughout)
+        return os.readlink(path)  # noqa: PTH115 (strings throughout)
     except OSError:
         return None

@@ -111,6 +111,6 @@ def _walk_directories() -> Iterator[str]:
 
 def _is_socket(path: str) -> bool:
     try:
-        return stat.S_ISSOCK(os.stat(path).st_mode)  # noqa: PTH116 (for each call)
+        return stat.S_ISSOCK(os.stat(path).st_mode)  # noqa: PTH116 (runs for each call)
     except (OSError, ValueError):
         return False

@@ -23,7 +23,7 @@ def follow_symlinks(path: str) -> Iterator[str]:
             done = done.rpartition("/")[0]
             continue
         try:
-            target = os.readlink(f"{done}/{name}")  # noqa: PTH115 (texts throughout)
+            target = os.readlink(f"{done}/{name}")  # noqa: PTH115 (strings throughout)
         except OSError:  # not a symlink
             done = f"{done}/{name}"
             continue

@@ -74,7 +74,7 @@ def skipped_regions(roots: Sequence[Path], beyond: Iterable[Path]) -> tuple[Unsc
 
 
 def _update(directory: Path | None, judged: Iterable[Path], cut: Sequence[UnscannedRegion]) -> None:
-    global _unwritten  # noqa: PLW0603 (as a file would be)
+    global _unwritten  # noqa: PLW0603 (in-memory counterpart of the file)
     _unwritten = _updated_regions(_unwritten, judged, () if directory is not None else cut)
     if directory is None:
         return

@@ -63,7 +63,7 @@ def _search(scope: ProgramScope, environment: Mapping[str, str]) -> tuple[Visibl
     found = finder.find(environment)
     keys = set(scope.secret_paths)
     for directory in {*found.values(), *finder.directories}:
-        if finder.is_hidden(directory) and os.path.isdir(directory):  # noqa: PTH112 (else everybody can see it)
+        if finder.is_hidden(directory) and os.path.isdir(directory):  # noqa: PTH112 (otherwise visible to everyone)
             keys.update(f"{directory}/{name}" for name in find_credential_files(directory, finder.dependencies))
     for directory in _tool_directories(scope):
         keys.update(f"{directory}/{name}" for name in find_credential_files(directory, finder.dependencies))
@@ -78,7 +78,7 @@ def _tool_directories(scope: ProgramScope) -> Iterator[str]:
     for root in scope.readable:
         if f"{scope.home}/".startswith(f"{root.rstrip('/')}/"):
             with suppress(OSError):
-                names = os.listdir(scope.home)  # noqa: PTH208 (texts throughout)
+                names = os.listdir(scope.home)  # noqa: PTH208 (strings throughout)
                 yield from (f"{scope.home}/{name}" for name in names if name.startswith("."))
         elif root.startswith(f"{scope.home}/."):
             yield root

@@ -55,7 +55,7 @@ def cargo_plan(context: CacheContext) -> CachePlan:
 
 def _moved_settings(home: str, place: str, context: CacheContext) -> list[tuple[str, str]]:
     """Return the settings of a cargo whose home is elsewhere, if the user's home has none."""
-    names = [name for name in CARGO_FILES if os.path.isfile(f"{home}/{name}")]  # noqa: PTH113 (texts throughout)
+    names = [name for name in CARGO_FILES if os.path.isfile(f"{home}/{name}")]  # noqa: PTH113 (strings throughout)
     if any(os.path.lexists(f"{context.home}/.cargo/{name}") for name in CARGO_FILES):
         return []
     return [(os.path.realpath(f"{home}/{name}"), f"{place}/{name}") for name in names]
@@ -218,14 +218,14 @@ def _hidden_settings(context: CacheContext, settings: Mapping[str, str]) -> dict
 
 
 def _toolchain_links(source: str, seen: str) -> Iterator[CacheLinks]:
-    """Yield links to toolchains, which are modules, because unpacking one takes seconds."""
+    """Yield symlinks to toolchains, which are modules, because unpacking one takes seconds."""
     for name in _glob(source, f"{TOOLCHAIN}@*"):
         yield CacheLinks(f"{source}/{name}", f"{seen}/{name}", name)
     yield from _download_links(source, seen, TOOLCHAIN)
 
 
 def _private_module_links(source: str, seen: str, patterns: str) -> Iterator[CacheLinks]:
-    """Yield links to private modules: Go asks no proxy for them, and fetches what its own cache lacks."""
+    """Yield symlinks to private modules: Go asks no proxy for them, and fetches what its own cache lacks."""
     for pattern in filter(None, re.split(r"[,\s]+", patterns)):
         escaped = re.sub(r"[A-Z]", lambda match: f"!{match[0].lower()}", pattern.strip("/"))
         if escaped not in {"", "*", "none"} and not any(part in escaped for part in ("..", "**")):

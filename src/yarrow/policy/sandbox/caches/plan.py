@@ -16,25 +16,25 @@ A directory is shown as a whole, which is read-only, only if that subdirectory e
 
 
 class CacheLinks(Struct, frozen=True):
-    """Links in a session directory to the contents of a user directory."""
+    """Symlinks in a session directory to the contents of a user directory."""
 
     source: str
     """The user's directory."""
     sandbox_path: str
     """Path at which commands see it."""
     subpath: str = ""
-    """Path of the links in the session directory; empty for the directory itself."""
+    """Path of the symlinks in the session directory; empty for the directory itself."""
     directory_pattern: str = ""
-    """Pattern of relative paths of directories that the session can add to, with links in them."""
+    """Pattern of relative paths of directories that the session can add to, with symlinks in them."""
     repository_pattern: str = ""
     """Pattern of relative paths of bare repositories that the session can add to."""
     copy_pattern: str = ""
     """Pattern of relative paths of files that the session can write to."""
     skip_pattern: str = ""
-    """Pattern of relative paths without a link."""
+    """Pattern of relative paths without a symlink."""
 
     def is_extensible(self, path: str) -> bool:
-        """Return whether a directory is the session's own, with links in it."""
+        """Return whether a directory is the session's own, with symlinks in it."""
         return re.fullmatch(self.directory_pattern, path) is not None
 
     def is_repository(self, path: str) -> bool:
