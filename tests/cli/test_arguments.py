@@ -223,17 +223,17 @@ def test_the_help_fits_a_terminal_and_says_what_is_not_covered() -> None:
     text = format_help()
     assert max(map(len, text.splitlines())) <= 112
     assert not any(line != line.rstrip() for line in text.splitlines())
-    assert "without one you are asked" in text
+    assert "otherwise Yarrow asks first" in text
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_has_a_help_with_its_words(command: str) -> None:
     text = format_help(command)
-    assert text.startswith(f"yarrow {command}: {COMMANDS[command]}\n")
+    assert text.startswith(f"{COMMANDS[command][:1].upper()}{COMMANDS[command][1:]}\n")
     assert not [word for word in COMMAND_WORDS[command] if word not in text]
     assert ("--listen HOST:PORT" in text) is (command == "serve")
-    assert "--attach" not in text
-    assert text.endswith("yarrow --help tells all commands, flags and exit codes.\n")
+    assert "--attach ADDRESS" not in text
+    assert text.endswith("Run yarrow --help for all commands and flags.\n")
     assert max(map(len, text.splitlines())) <= 112
 
 

@@ -105,7 +105,7 @@ async def test_several_sessions_are_offered_with_what_they_are_about(world: Worl
 def test_fish_says_what_each_value_does(world: World) -> None:
     told = lines(world, "fish", "--no-config", "-c", FISH, "yarrow --permissions ")
     assert [line.partition("\t")[0] for line in told] == ["auto", "ask", "deny", "plan"]
-    assert told[-1] == "plan\tread-only tools alone"
+    assert told[-1] == "plan\tread-only tools only"
 
 
 @pytest.mark.parametrize("offers", [in_bash, in_fish])
@@ -150,7 +150,7 @@ async def test_zsh_lists_sessions_with_what_they_are_about(world: World) -> None
         types("yarrow -r \t\t", "one `touch run` %F{red}")
         types(f"\x15yarrow -r {one[:7]}\t", f"yarrow -r {one}")
         types("\x15echo ne''xt\n", "\nnext")
-        types("yarrow --permissions \t", "read-only tools alone")
+        types("yarrow --permissions \t", "read-only tools only")
     assert not (world.project / "run").exists()
 
 

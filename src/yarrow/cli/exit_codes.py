@@ -20,13 +20,13 @@ class ExitCode(IntEnum):
 
 
 MEANINGS = {
-    ExitCode.DONE: "done; also when the reader of the output went away",
-    ExitCode.FAILED: "the run ended in an error",
-    ExitCode.USAGE: "a flag, an argument, a setting or a session id is wrong",
-    ExitCode.PROVIDER: "the provider could not be reached, or refused",
-    ExitCode.LIMIT: "a limit was met: turns, a loop, the context window, the length of an answer",
-    ExitCode.DENIED: "something was denied because nobody was there to ask",
-    ExitCode.INTERRUPTED: "interrupted, by a signal or by a terminal that was closed",
+    ExitCode.DONE: "success (or the output pipe was closed)",
+    ExitCode.FAILED: "the run failed",
+    ExitCode.USAGE: "invalid flag, argument, setting or session id",
+    ExitCode.PROVIDER: "the provider is unreachable or rejected the request",
+    ExitCode.LIMIT: "a limit was reached: turns, repeated calls, context window, answer length",
+    ExitCode.DENIED: "permission needed but no one to ask",
+    ExitCode.INTERRUPTED: "interrupted by a signal or a closed terminal",
 }
 """Meaning of each exit code, as printed by the help."""
 

@@ -10,27 +10,27 @@ _FLAG_COLUMN, _WORD_COLUMN = 36, 15
 """Columns at which the explanations of flags and of words start."""
 
 _WORD_HELP = {
-    "models": {"pull": "fetch the starter model"},
+    "models": {"pull": "download the starter model"},
     "config": {
-        "json": "the same for programs",
-        "schema": "a JSON Schema of the file, for editors",
-        "files": "which files are looked at",
+        "json": "print the settings as JSON",
+        "schema": "print a JSON Schema of the file, for editors",
+        "files": "list the files that settings are read from",
     },
     "trust": {
-        "grant": "let exactly this content apply; without a word it is shown and asked",
-        "revoke": "take it back",
-        "list": "everything that is trusted",
+        "grant": "trust this file as it is now (shown first if no subcommand is given)",
+        "revoke": "stop trusting the file",
+        "list": "list all trusted files",
     },
     "permissions": {
-        "list": "calls that are always allowed, where that is stored, and their numbers",
-        "revoke N": "ask about a call again",
+        "list": "list the calls with their numbers, and the file that stores them",
+        "revoke N": "stop allowing a call; Yarrow asks again",
     },
     "sandbox": {
-        "quarantine list": "what was taken, why, and its number",
-        "quarantine restore N": "put an entry back where it was",
-        "quarantine empty": "delete all entries for good; --yes does not ask",
+        "quarantine list": "list the files with their numbers and the reason",
+        "quarantine restore N": "move an entry back to its original path",
+        "quarantine empty": "delete all entries permanently (--yes skips the question)",
     },
-    "doctor": {"json": "the same for programs"},
+    "doctor": {"json": "print the report as JSON"},
 }
 """Help of each command's subcommands; `sessions` has its own text."""
 _CLIENT_FLAGS = ("--attach", "--tls-pin")
@@ -40,8 +40,8 @@ _HEAD = """\
 Usage: yarrow [FLAGS] PROMPT... [@FILE...]
        yarrow COMMAND [FLAGS]
 
-A coding agent: it answers a prompt, running tools in this directory until it is done.
-Shell commands run in a sandbox where bubblewrap is installed; without one you are asked (docs/sandbox.md).
+A coding agent that answers a prompt by running tools in this directory.
+Shell commands run in a sandbox if bubblewrap is installed; otherwise Yarrow asks first (docs/sandbox.md).
 
   yarrow "why does the build fail?"
   yarrow explain @src/main.py
@@ -49,7 +49,7 @@ Shell commands run in a sandbox where bubblewrap is installed; without one you a
 """
 
 _TAIL = """\
-Settings: ~/.yarrow/config.json, then .yarrow/config.json of the project, then YARROW_* variables, then flags.
+Precedence of settings: flags, YARROW_* variables, the project's .yarrow/config.json, ~/.yarrow/config.json.
 """
 
 
@@ -70,7 +70,7 @@ def format_help(command: str = "") -> str:
 
 
 def _format_command_help(command: str) -> str:
-    sections = [f"yarrow {command}: {COMMANDS[command]}\n"]
+    sections = [f"{COMMANDS[command][:1].upper()}{COMMANDS[command][1:]}\n"]
     if command == "sessions":
         # Imported here: it pulls in the client of the service.
         from yarrow.client.sessions_command import USAGE
@@ -85,7 +85,7 @@ def _format_command_help(command: str) -> str:
         own = (flag for flag in FLAGS if flag.group == "Service" and flag.names[-1] not in _CLIENT_FLAGS)
         flags = ((_format_names(flag), flag.help) for flag in own)
         sections.append(_format_section("Usage: yarrow serve [FLAGS]", _FLAG_COLUMN, flags))
-    return "\n".join([*sections, "yarrow --help tells all commands, flags and exit codes.\n"])
+    return "\n".join([*sections, "Run yarrow --help for all commands and flags.\n"])
 
 
 def _format_names(flag: Flag) -> str:

@@ -6,18 +6,18 @@ from yarrow.cli.completions.values import LOOKUPS, QUARANTINE_WORDS, SESSION_ID_
 from yarrow.cli.flags import COMMAND_WORDS, COMMANDS, FLAGS
 
 _TEXT = """\
-# Completion of yarrow in bash:  eval "$(yarrow --completions bash)"
+# Bash completion for yarrow:  eval "$(yarrow --completions bash)"
 _yarrow_models() { %(models)s; }
 _yarrow_sessions() { %(sessions)s; }
 _yarrow_offer() {
-  # Words of the list that begin like the current one, less what bash keeps of it: it ends a word at : and =.
+  # Words that start with the current one, without the part that bash keeps: it splits words at : and =.
   local each kept=${current%%"${current##*[:=]}"}
   while IFS= read -r each; do
     [[ -n $each && $each == "$current"* ]] && COMPREPLY+=("${each#"$kept"}")
   done
 }
 _yarrow_ids() {
-  # With what each session is about, but for a single one and for keys that put one after the other into the line.
+  # Sessions with their titles; only ids for a single match, and for keys that insert one match after another.
   local each ids=() rows=()
   while IFS= read -r each; do
     [[ $each == "$current"* ]] && ids+=("${each%%%%  *}") rows+=("$each")

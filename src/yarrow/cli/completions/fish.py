@@ -4,7 +4,7 @@ from yarrow.cli.completions.values import LOOKUPS, QUARANTINE_WORDS, SESSION_ID_
 from yarrow.cli.flags import COMMAND_WORDS, COMMANDS, FLAGS, Flag
 
 _HEAD = """\
-# Completion of yarrow in fish:  yarrow --completions fish | source
+# Fish completion for yarrow:  yarrow --completions fish | source
 function __yarrow_models; %(models)s; end
 function __yarrow_sessions; %(sessions)s | string replace '  ' \\t; end
 function __yarrow_after

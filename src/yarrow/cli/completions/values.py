@@ -35,15 +35,15 @@ LOOKUPS = {
 
 _TEXTS = {
     "permissions": {
-        "auto": "nothing is asked; rules and the fence still count",
-        "ask": "what could do harm is asked; the default",
-        "deny": "nothing that writes runs, nobody is asked",
-        "plan": "read-only tools alone",
+        "auto": "never ask; rules and protected paths still apply",
+        "ask": "ask before calls that could do harm; the default",
+        "deny": "deny everything that writes, without asking",
+        "plan": "read-only tools only",
     },
     "sandbox": {
-        "off": "none",
-        "workspace": "write in the workspace alone, network allowed",
-        "strict": "the same without network, or nothing runs",
+        "off": "no sandbox",
+        "workspace": "write only in the workspace, network allowed",
+        "strict": "the same without network; no command runs without a sandbox",
     },
 }
 """Short descriptions of the values of flags."""

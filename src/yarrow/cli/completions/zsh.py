@@ -5,7 +5,7 @@ from yarrow.cli.flags import COMMAND_WORDS, COMMANDS, FLAGS, Flag
 
 _TEXT = """\
 #compdef yarrow
-# Completion of yarrow in zsh:  source <(yarrow --completions zsh)  after compinit, or a file _yarrow in $fpath
+# Zsh completion for yarrow:  source <(yarrow --completions zsh)  after compinit, or a file _yarrow in $fpath
 _yarrow_models() {
   local -a found=(${(f)"$(%(models)s)"})
   compadd -a found
