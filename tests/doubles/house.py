@@ -121,7 +121,7 @@ class House:
 @asynccontextmanager
 async def stub_of(house: House) -> AsyncGenerator["AgentServiceAsyncStub"]:
     registrar = Registrar()
-    register_service(house.servicer, registrar)
+    register_service(house.servicer.handlers, registrar)
     async with InMemoryChannel(registrar) as channel:
         yield AgentServiceStub(channel)
     await house.servicer.close()

@@ -51,7 +51,7 @@ async def behind(house: House, folder: Path, kind: str = "unix", **more: Any) ->
     token = load_or_create_token(token_path_for(socket))
     if kind == "tcp":
         server = aio.server(interceptors=(TokenInterceptor(token, house.servicer.refusal_log),))
-        register_service(house.servicer, server)
+        register_service(house.servicer.handlers, server)
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         try:
@@ -77,7 +77,7 @@ async def behind(house: House, folder: Path, kind: str = "unix", **more: Any) ->
 @asynccontextmanager
 async def in_process(house: House) -> AsyncGenerator[aio.Channel]:
     registrar = Registrar()
-    register_service(house.servicer, registrar)
+    register_service(house.servicer.handlers, registrar)
     async with InMemoryChannel(registrar) as channel:
         yield channel
     await house.servicer.close()

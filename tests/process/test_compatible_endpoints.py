@@ -16,8 +16,9 @@ from doubles.world import World
 from yarrow.agent.contributions import no_contributions
 from yarrow.cli.bootstrap import build_service
 from yarrow.config.settings import ProviderSettings, ProviderType, Settings
+from yarrow.service.rpc_handlers import register_service
 from yarrow.v1 import agent_pb2 as pb
-from yarrow.v1.agent_pb2_grpc import AgentServiceStub, add_AgentServiceServicer_to_server
+from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 from yarrow.wire.channel import InMemoryChannel
 from yarrow.wire.registrar import Registrar
 
@@ -121,7 +122,7 @@ async def test_the_models_of_an_endpoint(case: dict[str, Any]) -> None:
         there = ProviderSettings(type=kind, base_url=server.root, api_key_env="K")
         servicer = build_service(Settings(providers={"there": there}), {"K": KEY}, no_contributions())
         registrar = Registrar()
-        add_AgentServiceServicer_to_server(servicer, registrar)
+        register_service(servicer.handlers, registrar)
         async with InMemoryChannel(registrar) as channel:
             listed = await AgentServiceStub(channel).ListModels(pb.ListModelsRequest(provider="there"))
         await servicer.close()

@@ -286,7 +286,7 @@ async def test_a_silent_stream_of_a_running_session_has_heartbeats(house: House,
 
 
 async def test_nothing_beats_in_the_process_of_the_client_or_without_a_run(house: House, tmp_path: Path) -> None:
-    assert house.servicer.heartbeat == 0
+    assert house.servicer.streams.heartbeat == 0
     async with behind(house, tmp_path / "run", heartbeat=0.01) as door, door.channel() as channel:
         stub: Any = AgentServiceStub(channel)
         session = (await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)), metadata=door.bearer)).session_id

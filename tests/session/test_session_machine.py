@@ -22,13 +22,14 @@ from doubles.house import House, reason_of
 from doubles.rig import call
 from yarrow.agent.context import SUMMARY_INTRODUCTION, context_of
 from yarrow.config.settings import CompactionSettings
+from yarrow.service.rpc_handlers import register_service
 from yarrow.session.line import UnknownRecord
 from yarrow.session.lineage import MERGED_SUMMARY_INTRODUCTION, OMITTED_SUMMARY_INTRODUCTION
 from yarrow.session.reader import load_session
 from yarrow.session.record import Compaction
 from yarrow.session.state import SessionState, fold_records
 from yarrow.v1 import agent_pb2 as pb
-from yarrow.v1.agent_pb2_grpc import AgentServiceStub, add_AgentServiceServicer_to_server
+from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 from yarrow.wire.channel import InMemoryChannel
 from yarrow.wire.registrar import Registrar
 
@@ -168,7 +169,7 @@ class Sessions(RuleBasedStateMachine):
         """A new process, as it were."""
         house = House(self.folder, TURNS, compaction=CompactionSettings(reserve_tokens=1000, keep_recent_tokens=600))
         registrar = Registrar()
-        add_AgentServiceServicer_to_server(house.servicer, registrar)
+        register_service(house.servicer.handlers, registrar)
         await house.scripted()  # the one that sessions with and without a named model share
         return house, InMemoryChannel(registrar)
 

@@ -69,7 +69,7 @@ async def open_service(context: CliContext) -> AsyncGenerator[Stub]:
         context.loaded.settings, os.environ, context.extensions.contributions, protected_files=private
     )
     registrar = Registrar()
-    register_service(servicer, registrar)
+    register_service(servicer.handlers, registrar)
     try:
         async with InMemoryChannel(registrar) as channel:
             yield AgentServiceStub(channel)

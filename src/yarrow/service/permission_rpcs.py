@@ -8,7 +8,7 @@ from yarrow.config.settings import AllowedCall
 from yarrow.errors import Code, InvalidArgument, LimitExceeded, NotFound
 from yarrow.service.dependencies import Dependencies
 from yarrow.service.loaded_session import LoadedSession
-from yarrow.service.rpc_handlers import Context, unary_rpc
+from yarrow.service.rpc_handlers import Context
 from yarrow.service.sessions import Sessions
 from yarrow.service.translation import ANSWERS
 from yarrow.v1 import agent_pb2 as pb
@@ -22,10 +22,10 @@ MAX_FIELD_SIZE = 200
 class PermissionRpcs:
     """RPCs for permissions."""
 
-    _sessions: Sessions
-    _dependencies: Dependencies
+    def __init__(self, dependencies: Dependencies, sessions: Sessions) -> None:
+        self._dependencies = dependencies
+        self._sessions = sessions
 
-    @unary_rpc
     async def AnswerPermission(
         self, request: pb.AnswerPermissionRequest, context: Context
     ) -> pb.AnswerPermissionResponse:
@@ -34,7 +34,6 @@ class PermissionRpcs:
         await entry.agent.questions.answer(request.request_id, _parse_decision(request))
         return pb.AnswerPermissionResponse()
 
-    @unary_rpc
     async def ListPermissions(self, request: pb.ListPermissionsRequest, context: Context) -> pb.ListPermissionsResponse:
         """List the calls that run without asking."""
         consent = self._dependencies.permission_config
@@ -46,7 +45,6 @@ class PermissionRpcs:
             calls=[self._to_allowed_call(call, always=always) for call, always in calls], file=consent.file
         )
 
-    @unary_rpc
     async def RevokePermission(
         self, request: pb.RevokePermissionRequest, context: Context
     ) -> pb.RevokePermissionResponse:

@@ -7,7 +7,8 @@ import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar, cast
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -18,9 +19,11 @@ from yarrow.service.grpc_status import STATUS_BY_CODE, abort_with_error
 from yarrow.service.redactors import redact_response
 from yarrow.session.ids import is_valid_id
 from yarrow.session.redaction import Redactor
+from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceServicer, add_AgentServiceServicer_to_server
 
 _logger = logging.getLogger("yarrow.service")
+_METHODS = pb.DESCRIPTOR.services_by_name["AgentService"].methods
 
 
 class RpcLog:
@@ -53,62 +56,67 @@ MAX_DRAIN_SECONDS = 10.0
 """Seconds for which a client may continue to send after its stream of requests was refused."""
 
 
-Unary = TypeVar("Unary", bound=Callable[..., Awaitable[Any]])
-Streaming = TypeVar("Streaming", bound=Callable[..., AsyncIterator[Any]])
-
 Request = TypeVar("Request")
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class HasRedactor(Protocol):
-    """A servicer that redacts its responses."""
-
-    def redactor(self) -> Redactor:
-        """Return the redactor of provider keys in all responses."""
-        ...
+UnaryHandler: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
+StreamingHandler: TypeAlias = Callable[[Any, Context], AsyncIterator[Any]]
 
 
-def unary_rpc(handler: Unary) -> Unary:
-    """Wrap a unary handler."""
+def wrap_unary(handler: UnaryHandler, redactor: Callable[[], Redactor]) -> UnaryHandler:
+    """Return the handler of a method with one response, wrapped; `redactor` returns that of provider keys."""
 
     @functools.wraps(handler)
-    async def wrapped(self: HasRedactor, request: object, context: Context) -> Any:
+    async def wrapped(request: object, context: Context) -> Any:
         rpc_log = RpcLog(handler.__name__, request)
         try:
             _check_decoded(request)
-            response = await handler(self, request, context)
+            response = await handler(request, context)
         except Exception as error:  # noqa: BLE001 - the edge of the service: nothing passes it as a traceback
-            await _abort_redacted(context, _to_yarrow_error(error, rpc_log), self.redactor())
+            await _abort_redacted(context, _to_yarrow_error(error, rpc_log), redactor())
         else:
             rpc_log.status = "OK"
-            return redact_response(response, self.redactor())
+            return redact_response(response, redactor())
         finally:
             rpc_log.write()
 
-    return cast("Unary", wrapped)
+    return wrapped
 
 
-def streaming_rpc(handler: Streaming) -> Streaming:
-    """Wrap a server-streaming handler."""
+def wrap_streaming(handler: StreamingHandler, redactor: Callable[[], Redactor]) -> StreamingHandler:
+    """Return the handler of a method with a stream of responses, wrapped like `wrap_unary`."""
 
     @functools.wraps(handler)
-    async def wrapped(self: HasRedactor, request: object, context: Context) -> AsyncGenerator[Any]:
+    async def wrapped(request: object, context: Context) -> AsyncGenerator[Any]:
         rpc_log = RpcLog(handler.__name__, request)
-        items = handler(self, request, context)
+        items = handler(request, context)
         try:
             _check_decoded(request)
             async for item in items:
                 yield item
             rpc_log.status = "OK"
         except Exception as error:  # noqa: BLE001 - as above
-            await _abort_redacted(context, _to_yarrow_error(error, rpc_log), self.redactor())
+            await _abort_redacted(context, _to_yarrow_error(error, rpc_log), redactor())
         finally:
             rpc_log.write()
             # A disconnecting client closes this generator; the handler must notice now, not at garbage collection.
             await cast("AsyncGenerator[Any]", items).aclose()
 
-    return cast("Streaming", wrapped)
+    return wrapped
+
+
+def wrap_handlers(
+    groups: Iterable[object], redactor: Callable[[], Redactor]
+) -> dict[str, UnaryHandler | StreamingHandler]:
+    """Return the wrapped handler of each method of the service, found by its name in one of the groups."""
+    handlers: dict[str, UnaryHandler | StreamingHandler] = {}
+    for method in _METHODS:
+        handler = next(found for group in groups if (found := getattr(group, method.name, None)))
+        wrap = wrap_streaming if method.server_streaming else wrap_unary
+        handlers[method.name] = wrap(handler, redactor)
+    return handlers
 
 
 def _check_decoded(request: object) -> None:
@@ -164,8 +172,9 @@ class UndecodableRequest(Struct, frozen=True):
     """Placeholder for a request whose bytes are not a valid message."""
 
 
-def register_service(servicer: AgentServiceServicer, server: grpc.aio.Server) -> None:
-    """Register the service; its handlers receive an `UndecodableRequest` for an invalid message."""
+def register_service(handlers: Mapping[str, UnaryHandler | StreamingHandler], server: grpc.aio.Server) -> None:
+    """Register the handlers of the service; they receive an `UndecodableRequest` for an invalid message."""
+    servicer = cast("AgentServiceServicer", SimpleNamespace(**handlers))
     add_AgentServiceServicer_to_server(servicer, cast("grpc.aio.Server", _SafeDeserializer(server)))
 
 

@@ -69,13 +69,13 @@ async def _run_locked(servicer: Servicer, config: ListenConfig) -> AsyncGenerato
     server = grpc.aio.server(
         interceptors=(TokenInterceptor(config.token, servicer.refusal_log),), options=make_server_options(config.limits)
     )
-    register_service(servicer, server)
+    register_service(servicer.handlers, server)
     health = HealthService(server)
     if config.reflection:
         _enable_reflection(server)
     addresses = await _listen(server, config)
     watching = _watch_connections(servicer, addresses, config)
-    servicer.heartbeat = config.heartbeat
+    servicer.streams.heartbeat = config.heartbeat
     try:
         yield addresses
     finally:

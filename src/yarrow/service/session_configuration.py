@@ -16,10 +16,11 @@ from yarrow.prompt.system_prompt import SessionFacts, build_system_prompt, read_
 from yarrow.service.dependencies import Dependencies
 from yarrow.service.loaded_session import LoadedSession
 from yarrow.service.provider_cache import ProviderCache
-from yarrow.service.request_fields import SessionOptions
+from yarrow.service.request_fields import SessionOptions, parse_cwd, parse_name, parse_options
 from yarrow.session.ids import format_timestamp
 from yarrow.session.record import Change, Header
 from yarrow.session.redaction import Redactor
+from yarrow.v1 import agent_pb2 as pb
 
 
 class SessionPlan(Struct, frozen=True):
@@ -29,6 +30,14 @@ class SessionPlan(Struct, frozen=True):
     options: SessionOptions = SessionOptions()
     name: str = ""
     ephemeral: bool = False
+
+
+def parse_plan(
+    dependencies: Dependencies, cwd: str, settings: pb.SessionSettings, *, name: str = "", ephemeral: bool
+) -> SessionPlan:
+    """Return the plan that a request describes. Raises `InvalidArgument`."""
+    options = parse_options(settings, dependencies.registry, dependencies.settings.compaction)
+    return SessionPlan(parse_cwd(cwd), options, parse_name(name), ephemeral)
 
 
 async def make_header(session_id: str, plan: SessionPlan, dependencies: Dependencies) -> tuple[Header, tuple[str, ...]]:

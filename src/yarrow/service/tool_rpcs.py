@@ -10,23 +10,27 @@ from yarrow.event.events import ToolOutput
 from yarrow.message import ToolCall
 from yarrow.policy.workspace import Refused
 from yarrow.service.dependencies import Dependencies
-from yarrow.service.event_stream import next_events
+from yarrow.service.event_stream import EventStreams
 from yarrow.service.request_fields import MAX_TEXT_BYTES
-from yarrow.service.rpc_handlers import Context, streaming_rpc, unary_rpc
+from yarrow.service.rpc_handlers import Context
 from yarrow.service.sessions import Sessions
 from yarrow.session.ids import new_id
 from yarrow.tool.worker_thread import run_in_thread
 from yarrow.v1 import agent_pb2 as pb
 
+DEFAULT_MAX_PATHS = 100
+"""Paths in one response if the client sets no limit."""
+MAX_PATHS = 10_000
+
 
 class ToolRpcs:
-    """RPCs that run tools for users."""
+    """RPCs that run tools and look at files for users."""
 
-    _dependencies: Dependencies
-    _sessions: Sessions
-    heartbeat: float
+    def __init__(self, dependencies: Dependencies, sessions: Sessions, streams: EventStreams) -> None:
+        self._dependencies = dependencies
+        self._sessions = sessions
+        self._streams = streams
 
-    @streaming_rpc
     async def RunTool(self, request: pb.RunToolRequest, context: Context) -> AsyncIterator[pb.RunToolResponse]:
         """Run a tool and stream its output."""
         call = self._parse_call(request)
@@ -36,13 +40,27 @@ class ToolRpcs:
         try:
             self._sessions.check_capacity(entry)
             await entry.agent.run_tool(call, resources, silent=request.silent)
-            while events := await next_events(entry, subscription, self.heartbeat):
+            while events := await self._streams.next_events(entry, subscription):
                 for event in events:
                     yield pb.RunToolResponse(event=entry.translate(event))
                     if isinstance(event.body, ToolOutput) and event.body.tool_call_id == call.id:
                         return
         finally:
             entry.release(subscription)
+
+    async def ListFiles(self, request: pb.ListFilesRequest, context: Context) -> pb.ListFilesResponse:
+        """List files by a prefix of their path."""
+        from yarrow.tool.file_completion import complete_files  # for clients that complete paths
+
+        entry = await self._sessions.get_or_load(request.session_id)
+        workspace = (await self._sessions.context(entry)).workspace
+        directory = workspace.resolve_read(entry.cwd / request.prefix.rpartition("/")[0])
+        if isinstance(directory, Refused):
+            raise InvalidArgument("prefix", directory.text)
+        limit = min(request.limit or DEFAULT_MAX_PATHS, MAX_PATHS)
+        looking = partial(complete_files, directory, request.prefix, limit=limit, workspace=workspace)
+        listing = await run_in_thread(looking)
+        return pb.ListFilesResponse(paths=listing.paths, has_more=listing.has_more)
 
     def _parse_call(self, request: pb.RunToolRequest) -> ToolCall:
         names = self._dependencies.registry.names()
@@ -57,29 +75,3 @@ class ToolRpcs:
         except (msgspec.DecodeError, RecursionError) as error:
             raise InvalidArgument("arguments_json", f"is not a JSON object: {error}") from None
         return ToolCall(new_id(), name, arguments)
-
-
-DEFAULT_MAX_PATHS = 100
-"""Paths in one response if the client sets no limit."""
-MAX_PATHS = 10_000
-
-
-class FileRpcs:
-    """RPCs that list files."""
-
-    _sessions: Sessions
-
-    @unary_rpc
-    async def ListFiles(self, request: pb.ListFilesRequest, context: Context) -> pb.ListFilesResponse:
-        """List files by a prefix of their path."""
-        from yarrow.tool.file_completion import complete_files  # for clients that complete paths
-
-        entry = await self._sessions.get_or_load(request.session_id)
-        workspace = (await self._sessions.context(entry)).workspace
-        directory = workspace.resolve_read(entry.cwd / request.prefix.rpartition("/")[0])
-        if isinstance(directory, Refused):
-            raise InvalidArgument("prefix", directory.text)
-        limit = min(request.limit or DEFAULT_MAX_PATHS, MAX_PATHS)
-        looking = partial(complete_files, directory, request.prefix, limit=limit, workspace=workspace)
-        listing = await run_in_thread(looking)
-        return pb.ListFilesResponse(paths=listing.paths, has_more=listing.has_more)
