@@ -305,6 +305,22 @@ MUTANTS = (
         "tests/service/test_executed_files.py",
     ),
     Mutant(
+        "sandbox",
+        "executed files that a command writes below the top directory are not named",
+        "policy/sandbox/directory_scan.py",
+        "            if names.executed_names and executed is not None:",
+        "            if False and executed is not None:",
+        "tests/service/test_executed_files.py::test_a_notice_names_what_a_command_changed_in_any_directory",
+    ),
+    Mutant(
+        "sandbox",
+        "a command outside the sandbox is compared at the top directory alone",
+        "agent/executed_files.py",
+        "nested = access.kind is ToolKind.SHELL and not is_watched",
+        "nested = False",
+        "tests/service/test_executed_files.py::test_a_notice_names_what_a_command_changed_in_any_directory",
+    ),
+    Mutant(
         "git",
         "what a command changed of the user's is not put back",
         "policy/sandbox/cleanup_journal.py",

@@ -10,8 +10,10 @@ from msgspec.structs import replace
 
 from doubles.house import House, stub_of
 from yarrow.agent.executed_files import ExecutedFiles
+from yarrow.config.settings import AllowedCall
 from yarrow.event.events import Notice
 from yarrow.policy.executed_paths import EXECUTED_PATHS, MAX_ENTRIES, changed_paths, is_executed, snapshot
+from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.service.servicer import Servicer
 from yarrow.tool.bash import Bash
 from yarrow.tool.edit import Edit
@@ -40,9 +42,16 @@ def steps(*calls: tuple[str, dict[str, Any]]) -> list[list[dict[str, Any]]]:
     return [*([{"call": {"name": name, "arguments": arguments}}] for name, arguments in calls), [{"text": "end"}]]
 
 
-async def notices(folder: Path, *calls: tuple[str, dict[str, Any]], **options: Any) -> list[str]:
+async def notices(
+    folder: Path, *calls: tuple[str, dict[str, Any]], sandboxed: bool = False, **options: Any
+) -> list[str]:
     house = House(folder, steps(*calls), rules={"bash": "auto", "write": "auto", "edit": "auto"})
-    house.servicer = Servicer(replace(house.parts, registry=ToolRegistry([Bash(), Write(), Edit()])))
+    for _, arguments in calls:
+        if arguments.get("outside"):
+            house._always.add(AllowedCall("bash", arguments["command"], str(house.cwd), uncontained=True))  # pyright: ignore[reportPrivateUsage]
+    boxes = SandboxFactory("workspace", home=house.home, journal_dir=house.users / "sandbox")
+    parts = replace(house.parts, sandboxes=boxes) if sandboxed else house.parts
+    house.servicer = Servicer(replace(parts, registry=ToolRegistry([Bash(), Write(), Edit()])))
     async with stub_of(house) as stub:
         request = pb.PromptRequest(text="go", cwd=str(house.cwd), settings=pb.SessionSettings(**options))
         events = [response.event async for response in stub.Prompt(request)]
@@ -117,6 +126,74 @@ async def test_case_rs_m3_a_notice_names_what_commands_and_file_tools_wrote(tmp_
         ("edit", {"path": ".vscode/tasks.json", "edits": [{"oldText": "{}", "newText": "[]"}]}),
     )
     assert told == [f"{WRITTEN}.vscode/tasks.json, packages/app/AGENTS.md. Review them."]
+
+
+def lay_out(project: Path, *names: str) -> None:
+    for path in (project / name for name in names):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+
+
+NESTED = (
+    *("packages/app/.envrc", "sub/AGENTS.md", "sub/.vscode/tasks.json", "a/b/c/d/e/f/g/h/.github/workflows/ci.yml"),
+    *("old/.envrc", "old/.claude/deep/er", "moved/lib/CLAUDE.md"),
+)
+WHERE = (
+    {"sandboxed": False},
+    pytest.param({"sandboxed": True}, marks=pytest.mark.xdist_group("sandbox")),
+    pytest.param({"sandboxed": True, "outside": True}, marks=pytest.mark.xdist_group("sandbox")),
+)
+
+
+def command(text: str, *, outside: bool = False) -> tuple[str, dict[str, Any]]:
+    return "bash", {"command": text, **({"outside": True, "reason": "a test"} if outside else {})}
+
+
+@pytest.mark.parametrize("where", WHERE)
+async def test_a_notice_names_what_a_command_changed_in_any_directory(tmp_path: Path, where: dict[str, bool]) -> None:
+    lay_out(tmp_path / "project", "old/.envrc", "old/.claude/deep/er", "same/AGENTS.md", "lib/CLAUDE.md", "gone/.envrc")
+    made = "; ".join(
+        f"mkdir -p {Path(name).parent}; echo x >> {name}"
+        for name in (
+            *NESTED[:6],
+            *(f"some/{name}" for name in ORDINARY),
+            "node_modules/p/.travis.yml",
+            "build/AGENTS.md",
+        )
+    )
+    script = f"{made}; mkdir moved; mv lib moved; rm gone/.envrc; cat same/AGENTS.md"
+    (told,) = await notices(
+        tmp_path,
+        command(script, outside=where.get("outside", False)),
+        command("cat old/.envrc; echo x > Makefile"),
+        sandboxed=where["sandboxed"],
+    )
+    assert told.startswith(WRITTEN)
+    assert set(told.removeprefix(WRITTEN).removesuffix(". Review them.").split(", ")) == set(NESTED)
+
+
+@pytest.mark.parametrize("where", WHERE[:2])
+async def test_what_the_user_has_in_any_directory_is_not_named(tmp_path: Path, where: dict[str, bool]) -> None:
+    lay_out(tmp_path / "project", *NESTED)
+    calls = command("cat sub/AGENTS.md"), command("cat */.envrc; echo x > sub/x; rm old/.envrc")
+    assert await notices(tmp_path, *calls, **where) == []
+
+
+@pytest.mark.parametrize("where", WHERE[:2])
+async def test_any_number_of_nested_files_is_compared_in_bounded_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: dict[str, bool]
+) -> None:
+    monkeypatch.setattr("yarrow.policy.executed_paths.MAX_NESTED_ENTRIES", 2)
+    lay_out(tmp_path / "project", *(f"p{number}/AGENTS.md" for number in range(6)))
+    (told,) = await notices(tmp_path, command("rm -r p0 p1 p2; mkdir q; echo x > q/AGENTS.md"), **where)
+    assert told == f"{WRITTEN}q/AGENTS.md. Review them."
+
+
+@pytest.mark.xdist_group("sandbox")
+async def test_a_command_that_times_out_is_compared_too(tmp_path: Path) -> None:
+    name, arguments = command("mkdir q; echo x > q/AGENTS.md; sleep 60")
+    (told,) = await notices(tmp_path, (name, arguments | {"timeout": 0.5}), sandboxed=True)
+    assert told == f"{WRITTEN}q/AGENTS.md. Review them."
 
 
 async def test_a_notice_names_what_the_git_configuration_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

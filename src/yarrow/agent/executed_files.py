@@ -1,18 +1,22 @@
 """Detects files changed by a run that other tools execute or that git restores later, for notices at its end."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from yarrow.agent.authorization import asks_outside
 from yarrow.agent.run_context import RunResources
+from yarrow.agent.shield import run_shielded
 from yarrow.event.events import Notice
 from yarrow.message import ToolCall
-from yarrow.policy.executed_paths import changed_paths, is_executed, snapshot
+from yarrow.policy.executed_paths import FileState, NestedFiles, changed_paths, is_executed, snapshot
 from yarrow.policy.permission.request import ToolKind
 from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext
@@ -28,6 +32,8 @@ COMMAND_CHARACTERS = 120
 """Maximum characters shown of a command."""
 MOST_FILES = 1_000
 """Maximum files remembered per run; later ones are dropped."""
+MAX_DIRECTORIES = 2_000
+"""Maximum directories, the nearest first, in which files are compared around a command without a sandbox."""
 
 
 RETURNING = "This run committed or staged directories that git will treat as repositories, and run their settings"
@@ -40,6 +46,35 @@ class _Left(Struct, frozen=True):
     commands: Sequence[str] = ()
     places: Sequence[str] = ()
     unchecked: Sequence[str] = ()
+
+
+class _Look(Struct, frozen=True):
+    """Executed files at one moment."""
+
+    states: Mapping[str, FileState]
+    """Files at the top of the workspace, and files named by the git configuration."""
+    entries: Sequence[str] = ()
+    """Paths in all directories whose names match `EXECUTED_NAMES`; empty if the sandbox compares them."""
+    nested: NestedFiles | None = None
+
+    @classmethod
+    def take(cls, roots: list[Path], programs: "NamedPrograms", *, nested: bool) -> "_Look":
+        """Record the files."""
+        states = snapshot(roots, programs.files, programs.directories)
+        if not nested:
+            return cls(states)
+        from yarrow.policy.sandbox.directory_scan import (
+            executed_entries,
+            scan_executed,
+        )  # needed without a sandbox only
+
+        entries = tuple(executed_entries(roots, scan_executed(roots, MAX_DIRECTORIES)))
+        return cls(states, entries, NestedFiles.snapshot(entries))
+
+    def changed_paths(self, after: "_Look") -> list[str]:
+        """Return the paths of files that were created or changed since."""
+        nested = [] if self.nested is None else self.nested.changed_paths(after.entries)
+        return [*changed_paths(self.states, after.states), *nested]
 
 
 class ExecutedFiles:
@@ -65,18 +100,25 @@ class ExecutedFiles:
             self._repositories, self._steps = await asyncio.to_thread(_look_at_git, roots)
         if (programs := self._programs) is None:
             programs = self._programs = await asyncio.to_thread(_named_programs, self._repositories, roots)
-        before = await asyncio.to_thread(snapshot, roots, programs.files, programs.directories)
+        is_watched = context.sandbox is not None and access.sandboxed and not asks_outside(call)
+        nested = access.kind is ToolKind.SHELL and not is_watched
+        look = partial(_Look.take, roots, programs, nested=nested)
+        before = await asyncio.to_thread(look)
         result: Progress | Result | None = None
         try:
             async with aclosing(pieces):
                 async for result in pieces:
                     yield result
         finally:
-            after = snapshot(roots, programs.files, programs.directories)
-            self._add(changed_paths(before, after), context)
+            after = await run_shielded(asyncio.to_thread(look))
+            self._add(before.changed_paths(after), context)
             # The file may be deeper in the tree than the snapshot covers.
             if access.kind is ToolKind.FILE and isinstance(result, Done) and (path := named.get(access.argument)):
                 self._add([str(real) for real in [_real(path, context)] if _is_executed(real, roots)], context)
+
+    def reporting(self, context: ToolContext) -> ToolContext:
+        """Return the context in which sandboxed commands report the executed files that they changed."""
+        return replace(context, report_executed=partial(self._add, context=context))
 
     async def notices(self, context: ToolContext) -> list[Notice]:
         """Return the notices for the end of the run."""
@@ -106,7 +148,7 @@ class ExecutedFiles:
             [quote_path(text) for text in found.unchecked],
         )
 
-    def _add(self, paths: list[str], context: ToolContext) -> None:
+    def _add(self, paths: Sequence[str], context: ToolContext) -> None:
         for path in paths:
             if len(self._files) < MOST_FILES:
                 self._files[format_path(Path(path), context.cwd)] = None

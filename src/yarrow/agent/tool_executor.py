@@ -140,7 +140,7 @@ class ToolExecutor:
         equipment = self._equipment
         pieces = equipment.registry.execute(
             call,
-            equipment.context,
+            self.traces.reporting(equipment.context),
             authorize=ToolAuthorizer(call, equipment, None if self._by_person else self._ports.questions),
             dry_run=equipment.settings.dry_run,
             offered=self._offered,

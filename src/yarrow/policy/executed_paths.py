@@ -4,8 +4,11 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import TypeAlias
+
+from msgspec import Struct
 
 EXECUTED_PATHS = (
     # Agents: instructions, skills, hooks and servers.
@@ -35,9 +38,16 @@ EDITOR_STATE = frozenset({(".idea", "workspace.xml"), (".idea", "shelf"), (".ide
 """Files that an editor itself writes all the time, as pairs of directory and name."""
 MAX_ENTRIES = 500
 """Maximum entries examined in one listed directory; later ones are ignored."""
+MAX_NESTED_ENTRIES = 500
+"""Maximum existing entries compared around one command, the nearest first; as many new ones are added."""
 
 FileState: TypeAlias = tuple[int, int, int, int]
 _ROWS = tuple(tuple(PurePath(row).parts) for row in EXECUTED_PATHS)
+_ROWS_BY_NAME: dict[str, list[str]] = {}
+for _row in EXECUTED_PATHS:
+    _ROWS_BY_NAME.setdefault(_row.partition("/")[0].casefold(), []).append(_row)
+EXECUTED_NAMES = frozenset(_ROWS_BY_NAME)
+"""Lowercase first components of `EXECUTED_PATHS`."""
 
 
 def is_executed(path: PurePath) -> bool:
@@ -71,13 +81,44 @@ def changed_paths(before: Mapping[str, FileState], after: Mapping[str, FileState
     return [path for path, state in after.items() if before.get(path) != state]
 
 
+class NestedFiles(Struct, frozen=True):
+    """Executed files in all directories of a workspace, before a command."""
+
+    entries: frozenset[str]
+    """Paths whose names match `EXECUTED_NAMES`."""
+    compared: tuple[str, ...]
+    """Paths whose files are compared."""
+    states: dict[str, FileState]
+
+    @classmethod
+    def snapshot(cls, entries: Iterable[str]) -> "NestedFiles":
+        """Record the files before a command; `entries` are the paths whose names match `EXECUTED_NAMES`."""
+        found = tuple(entries)
+        compared = found[:MAX_NESTED_ENTRIES]
+        return cls(frozenset(found), compared, dict(_nested_states(compared)))
+
+    def changed_paths(self, entries: Iterable[str]) -> list[str]:
+        """Return the paths that a command created or changed; `entries` are the paths after it."""
+        new = (path for path in entries if path not in self.entries)
+        after = dict(_nested_states((*self.compared, *islice(new, MAX_NESTED_ENTRIES))))
+        return changed_paths(self.states, after)
+
+
+def _nested_states(entries: Iterable[str]) -> Iterator[tuple[str, FileState]]:
+    for path in entries:
+        for row in _ROWS_BY_NAME[path.rpartition("/")[2].casefold()]:
+            below = row.partition("/")[2]
+            yield from _states_at(f"{path}/{below}" if below else path, row)
+
+
 def _states_in(root: str) -> Iterator[tuple[str, FileState]]:
     for row in EXECUTED_PATHS:
-        path = f"{root}/{row}"
-        try:
-            status = os.lstat(path)
-        except (OSError, ValueError):
-            continue
+        yield from _states_at(f"{root}/{row}", row)
+
+
+def _states_at(path: str, row: str) -> Iterator[tuple[str, FileState]]:
+    with suppress(OSError, ValueError):
+        status = os.lstat(path)
         if stat.S_ISDIR(status.st_mode):
             yield from _states_below(path, row)
         else:

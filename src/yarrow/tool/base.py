@@ -1,6 +1,6 @@
 """Interface of a tool: a name, a typed argument model, and a run that yields partial output and then its result."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -37,6 +37,10 @@ class PassThrough:
         return b""
 
 
+def _ignore(paths: Sequence[str]) -> None:
+    """Ignore the paths."""
+
+
 class ToolContext(Struct, frozen=True):
     """Everything a tool receives besides its arguments; cancellation reaches it as `CancelledError`."""
 
@@ -53,6 +57,8 @@ class ToolContext(Struct, frozen=True):
     """Real directory in which the user allowed the command to run outside the sandbox; None for all other calls."""
     keys: ProviderKeys = ProviderKeys()
     """API keys of providers, which are withheld from all commands."""
+    report_executed: Callable[[Sequence[str]], None] = _ignore
+    """Accepts the paths of files that other tools execute and that a sandboxed command changed."""
     dry_run: bool = False
     """True if nothing may be changed and no process started; set by the registry."""
 

@@ -76,10 +76,10 @@ class Bash:
             context.output_filter(),
         )
         result: Result = ToolFailed("The command did not end.")
+        boxed: SandboxedCommand | None = None
         try:
-            boxed = (
-                None if context.sandbox is None else await asyncio.to_thread(_make_sandboxed, context.sandbox, command)
-            )
+            if context.sandbox is not None:
+                boxed = await asyncio.to_thread(_make_sandboxed, context.sandbox, command)
             async with aclosing(_run_command(command, boxed)) as pieces:
                 async for piece in pieces:
                     seen = sieve.flush() if isinstance(piece, Exit) else sieve.feed(piece)
@@ -93,6 +93,8 @@ class Bash:
             result = ToolFailed(_describe_start_error(error, arguments.command))
         finally:
             capture.close()
+            if boxed is not None and boxed.changed_executed:
+                context.report_executed(boxed.changed_executed)
         if text := deltas.flush():
             yield Progress(text)
         yield result

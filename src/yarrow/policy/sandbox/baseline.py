@@ -150,9 +150,9 @@ def take_baseline(  # noqa: PLR0913 (the lister is passed on)
     )
 
 
-def rescan(before: Baseline, secrets: SecretFiles = ENV_FILES) -> GitScan:
+def rescan(before: Baseline, lister: ListDirectory | None = None) -> GitScan:
     """Scan the workspace of a finished command, as far as the baseline covers it."""
-    return scan_git_directories(before.roots, secrets, but=before.beyond, closed=before.closed)
+    return scan_git_directories(before.roots, but=before.beyond, closed=before.closed, lister=lister)
 
 
 def find_planted(before: Baseline, found: GitScan) -> list[Finding]:

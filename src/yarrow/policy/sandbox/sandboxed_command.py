@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from yarrow.platform import system
 from yarrow.policy.directory_trees import remove_tree
 from yarrow.policy.environment import with_git_settings
+from yarrow.policy.executed_paths import NestedFiles
 from yarrow.policy.process import Command
 from yarrow.policy.sandbox import command_starter, seccomp, session_home, unscanned_regions
 from yarrow.policy.sandbox.baseline import Baseline, register_running, take_baseline
@@ -18,7 +19,7 @@ from yarrow.policy.sandbox.bwrap_args import WorkspaceMounts, build_arguments, w
 from yarrow.policy.sandbox.cache_mounts import plan_cache_mounts
 from yarrow.policy.sandbox.cleanup_journal import JournalEntry, JournalState, Leftovers, journal_state, other_baselines
 from yarrow.policy.sandbox.command_starter import get_starter
-from yarrow.policy.sandbox.directory_scan import ListDirectory, start_scan
+from yarrow.policy.sandbox.directory_scan import ListDirectory, executed_entries, start_scan
 from yarrow.policy.sandbox.directory_watches import watches
 from yarrow.policy.sandbox.failure_causes import SandboxRestrictions
 from yarrow.policy.sandbox.git_config_copies import copy_git_configs
@@ -76,6 +77,8 @@ class SandboxedCommand:
     """True once `quarantine_leftovers` was called."""
     moved = MovedFiles()
     """Files that the command moved out of the workspace; set once it is over."""
+    changed_executed: Sequence[str] = ()
+    """Files that other tools execute and that the command created or changed; set once it is over."""
 
     def __init__(self, spec: SandboxSpec, command: Command) -> None:
         """Prepare the sandbox. Raises OSError."""
@@ -84,30 +87,30 @@ class SandboxedCommand:
         self._home = sandbox_home(spec.home)
         program = _trusted_bwrap(spec)
         others = [] if spec.journal_dir is None else other_baselines(spec.journal_dir)
-        began, lister = journal_state(spec.journal_dir), start_scan(spec.secrets)
+        executed: dict[str, tuple[str, ...]] = {}
+        began, lister = journal_state(spec.journal_dir), start_scan(spec.secrets, executed)
         found = _scan_roots(spec, lister)
         held = ExitStack()
         self.close = weakref.finalize(self, held.close)
         """Releases all resources."""
         self._descriptors = MountDescriptors()
         held.callback(self._descriptors.close)
-        self._journal: list[JournalEntry] = []
         self.was_emptied = session_home.acquire(spec.session_dir)
         """True if the session's home and /tmp exceeded the limit and were emptied."""
         held.callback(session_home.release, spec.session_dir)
         self.home_changes = HomeChanges.snapshot(spec)
         self._files = WorkspaceFiles.snapshot(spec, command.argv[-1])
         baseline = _stable_baseline(spec, found, others, first=(began, lister))
+        self._executed = NestedFiles.snapshot(executed_entries(spec.writable, executed))
         before = held.enter_context(register_running(baseline, others))
         self.masked = make_masks((path for one in found for path in one.secrets), spec.session_dir / "covers")
         """Unreadable secret files, each with its cover."""
         self.restrictions = SandboxRestrictions(spec, _guarded(found), tuple(self.masked))
         self._leftovers = _leftovers(before, spec)
         self._quarantine = Quarantine((spec.journal_dir or spec.session_dir) / STORE, spec.session)
-        if spec.journal_dir is not None:
-            with suppress(OSError):  # an unwritable home must not prevent the command
-                self._journal.append(JournalEntry(spec.journal_dir, self._leftovers))
-                held.callback(self._journal[-1].remove)
+        self._journal = _write_journal(spec.journal_dir, self._leftovers)
+        for note in self._journal:
+            held.callback(note.remove)
         fixed = _writable_fixed_files(spec, found)
         self._copies = copy_git_configs(fixed, spec.session_dir, spec.writable, command=command.argv[-1])
         if self._copies is not None:
@@ -162,7 +165,10 @@ class SandboxedCommand:
         """
         self.is_over = True
         self.moved = self._files.copy_moved(self._quarantine)
-        taken = self._leftovers.quarantine(self._quarantine)
+        executed: dict[str, tuple[str, ...]] = {}
+        taken = self._leftovers.quarantine(self._quarantine, executed)
+        entries = executed_entries(self.restrictions.spec.writable, executed)
+        self.changed_executed = self._executed.changed_paths(entries)
         if self._copies is not None:
             taken += self._copies.apply_changes(self._quarantine)
         if all(entry.item != entry.path for entry in taken):
@@ -184,6 +190,13 @@ def _scan_roots(spec: SandboxSpec, lister: ListDirectory) -> list[ScanResult]:
     pin_credential_parents(spec.home, spec.writable, found)
     protect_startup_files(spec.write_protected, spec.writable, found)
     return found
+
+
+def _write_journal(directory: Path | None, left: Leftovers) -> list[JournalEntry]:
+    """Record the command in the journal, and return the record."""
+    with suppress(OSError):  # an unwritable home must not prevent the command
+        return [] if directory is None else [JournalEntry(directory, left)]
+    return []
 
 
 def _leftovers(before: Baseline, spec: SandboxSpec) -> Leftovers:
