@@ -91,64 +91,67 @@ def test_what_a_command_line_means(argv: list[str], expected: Arguments) -> None
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--modle", "x"], "there is no flag --modle; did you mean --model?"),
-        (["--dryrun"], "there is no flag --dryrun; did you mean --dry-run?"),
-        (["--thinkng=high"], "there is no flag --thinkng; did you mean --thinking?"),
-        (["--mod", "x"], "there is no flag --mod; did you mean --model?"),
-        (["-x"], "there is no flag -x; yarrow --help lists them"),
-        (["--export", "a.html", "hi"], "--export stands alone: it takes no prompt and no command"),
-        (["--model", ""], "--model is empty"),
-        (["--session-dir="], "--session-dir is empty"),
-        (["serve", "now"], "'serve' takes no prompt; to send the word as one: yarrow -p serve"),
-        (["models", "-p", ""], "'models' takes no prompt; to send the word as one: yarrow -p models"),
-        (["serve", "--", "x"], "'serve' takes no prompt; to send the word as one: yarrow -p serve"),
-        (["--list-models", "x"], "--list-models stands alone: it takes no prompt and no command"),
-        (["serve", "--list-models"], "--list-models stands alone: it takes no prompt and no command"),
-        (["-c", "-r", "x"], "--continue and --resume exclude each other"),
-        (["--no-session", "-c"], "--no-session and --continue exclude each other"),
-        (["--no-session", "-r", "x"], "--no-session and --resume exclude each other"),
-        (["--json", "--plain"], "--json and --plain exclude each other"),
-        (["--tools", "read", "--no-tools"], "--tools and --no-tools exclude each other"),
-        (["--attach", "unix:/s", "--session-dir", "x"], "--attach and --session-dir exclude each other"),
-        (["serve", "--attach", "unix:/s", "--socket", "x"], "--attach and --socket exclude each other"),
-        (["--socket", "x"], "--socket belongs to yarrow serve"),
+        (["--modle", "x"], "unknown flag --modle; did you mean --model?"),
+        (["--dryrun"], "unknown flag --dryrun; did you mean --dry-run?"),
+        (["--thinkng=high"], "unknown flag --thinkng; did you mean --thinking?"),
+        (["--mod", "x"], "unknown flag --mod; did you mean --model?"),
+        (["-x"], "unknown flag -x; run yarrow --help for all flags"),
+        (["--export", "a.html", "hi"], "--export can't be used with a prompt or a command"),
+        (["--model", ""], "--model is empty; give it a value: --model MODEL"),
+        (["--session-dir="], "--session-dir is empty; give it a value: --session-dir PATH"),
+        (["serve", "now"], "yarrow serve accepts no prompt; to send the word as one: yarrow -p serve"),
+        (["models", "-p", ""], "yarrow models accepts no prompt; to send the word as one: yarrow -p models"),
+        (["serve", "--", "x"], "yarrow serve accepts no prompt; to send the word as one: yarrow -p serve"),
+        (["--list-models", "x"], "--list-models can't be used with a prompt or a command"),
+        (["serve", "--list-models"], "--list-models can't be used with a prompt or a command"),
+        (["-c", "-r", "x"], "--continue and --resume can't be used together"),
+        (["--no-session", "-c"], "--no-session and --continue can't be used together"),
+        (["--no-session", "-r", "x"], "--no-session and --resume can't be used together"),
+        (["--json", "--plain"], "--json and --plain can't be used together"),
+        (["--tools", "read", "--no-tools"], "--tools and --no-tools can't be used together"),
+        (["--attach", "unix:/s", "--session-dir", "x"], "--attach and --session-dir can't be used together"),
+        (["serve", "--attach", "unix:/s", "--socket", "x"], "--attach and --socket can't be used together"),
+        (["--socket", "x"], "--socket can be used only with yarrow serve"),
         (["--export"], "--export needs a value: --export PATH"),
         (["-m"], "-m/--model needs a value: --model MODEL"),
         (
             ["--sandbox", "x"],
-            "--sandbox: invalid choice: 'x' (choose from 'off', 'workspace', 'strict')",
+            "--sandbox must be one of: off, workspace, strict (got 'x')",
         ),
         (
             ["sesions"],
-            "there is no command 'sesions'; did you mean yarrow sessions? To send it as a prompt: yarrow -p sesions",
+            "unknown command 'sesions'; did you mean yarrow sessions? To send it as a prompt: yarrow -p sesions",
         ),
         (
             ["--json", "doctr"],
-            "there is no command 'doctr'; did you mean yarrow doctor? To send it as a prompt: yarrow -p doctr",
+            "unknown command 'doctr'; did you mean yarrow doctor? To send it as a prompt: yarrow -p doctr",
         ),
         (
             ["-m", "mock-2", "doctor", "json"],
             (
-                "yarrow doctor takes no --model, as in yarrow doctor json; to send the words as a prompt: "
+                "yarrow doctor does not accept --model: run yarrow doctor json; to send the words as a prompt: "
                 "yarrow --model MODEL -p 'doctor json'"
             ),
         ),
         (
             ["init", "--dry-run"],
             (
-                "yarrow init takes no --dry-run, as in yarrow init; to send the words as a prompt: "
+                "yarrow init does not accept --dry-run: run yarrow init; to send the words as a prompt: "
                 "yarrow --dry-run -p init"
             ),
         ),
         (
             ["-c", "sessions", "show"],
             (
-                "yarrow sessions takes no --continue, as in yarrow sessions show ID; to send the words as a prompt: "
-                "yarrow --continue -p 'sessions show'"
+                "yarrow sessions does not accept --continue: run yarrow sessions show ID; to send the words as a "
+                "prompt: yarrow --continue -p 'sessions show'"
             ),
         ),
-        (["help"], "'help' is a flag: yarrow --help; to send it as a prompt: yarrow -p help"),
-        (["version"], "'version' is a flag: yarrow --version; to send it as a prompt: yarrow -p version"),
+        (["help"], "unknown command 'help'; did you mean yarrow --help? To send it as a prompt: yarrow -p help"),
+        (
+            ["version"],
+            "unknown command 'version'; did you mean yarrow --version? To send it as a prompt: yarrow -p version",
+        ),
     ],
 )
 def test_what_a_mistake_is_told(argv: list[str], message: str) -> None:

@@ -132,13 +132,13 @@ def _split_command(argv: Sequence[str], values: dict[str, Any]) -> tuple[str, li
 def _check_value(flag: Flag, value: str) -> None:
     """Raise `UsageError` for a value that the flag does not accept."""
     if not value and not flag.may_be_empty:
-        fail(f"{flag.names[-1]} is empty")
+        fail(f"{flag.names[-1]} is empty; give it a value: {flag.names[-1]} {flag.value}")
     try:
         value.encode()
     except UnicodeEncodeError:
         # Python decodes argument bytes that are not UTF-8 as surrogates.
         if not flag.any_bytes:
-            fail(f"{flag.names[-1]} is {value!r}, which is not UTF-8; write it in UTF-8")
+            fail(f"{flag.names[-1]} {value!r} is not valid UTF-8; encode it as UTF-8")
 
 
 def _make_parser() -> "ArgumentParser":
@@ -159,6 +159,12 @@ def _fail_as_argparse(message: str) -> NoReturn:
     if what == "expected one argument":
         value = next((one.value for one in FLAGS if one.names[-1] in flag.split("/")), "VALUE")
         fail(f"{flag} needs a value: {flag.split('/')[-1]} {value}")
+    if what.startswith("invalid choice: "):
+        given = what.removeprefix("invalid choice: ").partition(" (choose from ")[0]
+        choices = next((one.choices for one in FLAGS if one.names[-1] in flag.split("/")), ())
+        fail(f"{flag} must be one of: {', '.join(choices)} (got {given})")
+    if what.startswith("ignored explicit argument "):
+        fail(f"{flag} accepts no value: remove {what.removeprefix('ignored explicit argument ')}")
     fail(message.removeprefix("argument "))
 
 
@@ -217,18 +223,18 @@ def _make_remote(command: str, values: dict[str, Any]) -> RemoteArguments:
     """Reject unsafe or meaningless flags about the service, then build the value."""
     for key in ("socket", "listen", "tls_client_ca", "reflection"):
         if values[key] and command != "serve":
-            fail(f"--{key.replace('_', '-')} belongs to yarrow serve")
+            fail(f"--{key.replace('_', '-')} can be used only with yarrow serve")
     if values["tls_pin"] and not values["attach"]:
-        fail("--tls-pin goes with --attach: it says which certificate to expect")
+        fail("--tls-pin can be used only with --attach HOST:PORT")
     if bool(values["tls_cert"]) != bool(values["tls_key"]):
-        fail("--tls-cert and --tls-key go together")
+        fail("--tls-cert and --tls-key must be used together")
     needs = "--attach HOST:PORT" if command != "serve" else "--listen HOST:PORT"
     network = ":" in (values["attach"] or values["listen"] or "") and not (values["attach"] or "").startswith("unix:")
     for key in ("tls_cert", "tls_client_ca", "tls_pin"):
         if values[key] and not network:
-            fail(f"--{key.replace('_', '-')} goes with {needs}: a socket of this machine has no TLS")
+            fail(f"--{key.replace('_', '-')} can be used only with {needs}; unix sockets have no TLS")
     if values["token_file"] and not (values["attach"] or command == "serve"):
-        fail("--token-file goes with --attach or yarrow serve")
+        fail("--token-file can be used only with --attach or yarrow serve")
     return RemoteArguments(**{key: values[key] or default for key, default in RemoteArguments()._asdict().items()})
 
 
@@ -258,8 +264,8 @@ def reject_unknown_flag(argument: str) -> NoReturn:
     name = argument.partition("=")[0]
     # Compared without the dashes, which would make any two flags look alike.
     near = get_close_matches(name.lstrip("-"), [flag.names[-1].lstrip("-") for flag in FLAGS], n=1)
-    hint = f"did you mean --{near[0]}?" if near else "yarrow --help lists them"
-    fail(f"there is no flag {name}; {hint}")
+    hint = f"did you mean --{near[0]}?" if near else "run yarrow --help for all flags"
+    fail(f"unknown flag {name}; {hint}")
 
 
 def reject_extra_prompt(command: str, values: dict[str, Any], *, literal: bool) -> None:
@@ -272,10 +278,10 @@ def reject_extra_prompt(command: str, values: dict[str, Any], *, literal: bool) 
         _reject_misspelled_command(words[0])
     has_prompt = literal or flagged or bool(words and command not in COMMANDS_WITH_WORDS)
     if command and has_prompt:
-        fail(f"{command!r} takes no prompt; to send the word as one: yarrow -p {command}")
+        fail(f"yarrow {command} accepts no prompt; to send the word as one: yarrow -p {command}")
     for key in ("list_models", "export", "completions"):
         if values[key] and (command or has_prompt):
-            fail(f"--{key.replace('_', '-')} stands alone: it takes no prompt and no command")
+            fail(f"--{key.replace('_', '-')} can't be used with a prompt or a command")
 
 
 def reject_exclusive_flags(values: dict[str, Any]) -> None:
@@ -293,7 +299,7 @@ def reject_exclusive_flags(values: dict[str, Any]) -> None:
         ("export", "list_models"),
     ):
         if values[one] and values[other]:
-            fail(f"--{one} and --{other} exclude each other".replace("_", "-"))
+            fail(f"--{one} and --{other} can't be used together".replace("_", "-"))
 
 
 def reject_foreign_flags(command: str, values: dict[str, Any]) -> None:
@@ -311,7 +317,7 @@ def reject_foreign_flags(command: str, values: dict[str, Any]) -> None:
     right = "yarrow sessions show ID" if wrong.key in ("resume", "continue") else join(["yarrow", *words])
     prompt = join([" ".join(words)])
     fail(
-        f"yarrow {command} takes no {name}, as in {right}; to send the words as a prompt: "
+        f"yarrow {command} does not accept {name}: run {right}; to send the words as a prompt: "
         f"yarrow {f'{name} {wrong.value}'.strip()} -p {prompt}"
     )
 
@@ -319,11 +325,11 @@ def reject_foreign_flags(command: str, values: dict[str, Any]) -> None:
 def _reject_misspelled_command(word: str) -> None:
     """Raise `UsageError` for a one-word prompt that looks like a misspelled command: sending it would cost a run."""
     if word in ("help", "version"):
-        fail(f"{word!r} is a flag: yarrow --{word}; to send it as a prompt: yarrow -p {word}")
+        fail(f"unknown command {word!r}; did you mean yarrow --{word}? To send it as a prompt: yarrow -p {word}")
     if not any(word[:1] == name[0] and abs(len(word) - len(name)) <= 1 for name in COMMANDS):
         return
     # Imported here: few words get this far.
     from difflib import get_close_matches
 
     if near := get_close_matches(word, COMMANDS, n=1, cutoff=0.85):
-        fail(f"there is no command {word!r}; did you mean yarrow {near[0]}? To send it as a prompt: yarrow -p {word}")
+        fail(f"unknown command {word!r}; did you mean yarrow {near[0]}? To send it as a prompt: yarrow -p {word}")
