@@ -48,7 +48,7 @@ async def test_a_pinned_certificate_and_the_token_open_it(world: World, tmp_path
         stranger = await world.run(*attach, "hi")
         assert stranger.code == 3
         assert [line.partition(":")[0] for line in stranger.err.splitlines()] == ["yarrow"]
-        assert "name the certificate to expect with --tls-pin" in stranger.err
+        assert "pass --tls-pin with its file" in stranger.err
         asked = await world.run(*attach, "hi", env={"GRPC_VERBOSITY": "INFO"})
         assert "Handshake failed" in asked.err
         token = tmp_path / "token"

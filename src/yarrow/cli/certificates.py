@@ -23,13 +23,13 @@ def load_certificate(certificate: Path, key: Path) -> TlsCertificate:
     """
     found = TlsCertificate(read_pem(certificate), read_pem(key, secret=True))
     if b"ENCRYPTED" in found.key:
-        raise UsageError(f"{key} is locked with a password, for which nobody can be asked: keep it without one")
+        raise UsageError(f"{key} is encrypted; Yarrow cannot prompt for a passphrase: use an unencrypted key")
     try:
         # An empty passphrase keeps the library from prompting for one.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
     except (ssl.SSLError, OSError) as error:
-        why = "the key is that of another certificate" if "MISMATCH" in str(error) else "one of them is damaged"
-        raise UsageError(f"{certificate} and {key} cannot be used together: {why}") from None
+        why = "the key belongs to another certificate" if "MISMATCH" in str(error) else "one of them is damaged"
+        raise UsageError(f"cannot use {certificate} with {key}: {why}; give a matching pair") from None
     return found
 
 
@@ -45,14 +45,14 @@ def trust_certificates(context: ssl.SSLContext, certificates: bytes, source: Pat
     try:
         context.load_verify_locations(cadata=certificates.decode("ascii", "replace"))
     except (ssl.SSLError, ValueError):
-        raise UsageError(f"{source} holds no certificate that can be read") from None
+        raise UsageError(f"{source} contains no valid certificate: use an intact PEM file") from None
 
 
 DIGEST_PREFIX = "sha256:"
 PROBE_SECONDS = 10.0
 """Timeout in seconds of each socket operation while reading a service's certificate."""
 
-_HANGS_UP = "it hangs up, as on a client without a certificate that it takes (--tls-cert and --tls-key)"
+_HANGS_UP = "it closed the connection, as if it requires a client certificate (--tls-cert and --tls-key)"
 
 
 class TrustedCertificate(Struct, frozen=True):
@@ -75,15 +75,16 @@ async def resolve_pin(remote: RemoteArguments, address: str) -> TrustedCertifica
         f"{DIGEST_PREFIX}[0-9a-fA-F]{{64}}", remote.tls_pin
     ):
         raise UsageError(
-            f"--tls-pin is {remote.tls_pin!r}; it takes a file, or {DIGEST_PREFIX} and 64 hexadecimal digits"
+            f"invalid --tls-pin {remote.tls_pin!r}: use a file, or {DIGEST_PREFIX} and 64 hexadecimal digits"
         )
     try:
         return await asyncio.to_thread(_probe, place, remote)
     except ssl.SSLCertVerificationError as error:
-        why = f"{error.verify_message.rstrip('.')}; --tls-pin is {remote.tls_pin}"
-        raise UsageError(f"the certificate that {address} shows is not to be trusted: {why}") from None
+        why = f"{error.verify_message.rstrip('.')}; check --tls-pin {remote.tls_pin}"
+        raise UsageError(f"cannot verify the TLS certificate of {address}: {why}") from None
     except OSError as error:
-        raise ProviderError(Code.UNREACHABLE, f"no service can be talked to at {address}: {error}") from None
+        why = f"{error.strerror or error}; check the address and the service"
+        raise ProviderError(Code.UNREACHABLE, f"cannot connect to {address}: {why}") from None
 
 
 def _probe(address: tuple[str, int], remote: RemoteArguments) -> TrustedCertificate:
@@ -93,8 +94,10 @@ def _probe(address: tuple[str, int], remote: RemoteArguments) -> TrustedCertific
     _, shown = _fetch_certificate(address, _make_ssl_context(ssl.CERT_NONE, remote))
     found = compute_fingerprint(shown)
     if not trusted and found != pin.lower():
-        where = f"the service at {address[0]}:{address[1]}"
-        raise UsageError(f"{where} shows {found}, which is not --tls-pin {pin}: it may be another's")
+        where = f"{address[0]}:{address[1]}"
+        raise UsageError(
+            f"the TLS certificate of {where} is {found}, not --tls-pin {pin}: check that it is your service"
+        )
     context = _make_ssl_context(ssl.CERT_REQUIRED, remote)
     trust_certificates(context, trusted := trusted or shown, f"--tls-pin {pin}")
     is_its_own = found == compute_fingerprint(trusted)

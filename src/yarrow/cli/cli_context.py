@@ -106,8 +106,8 @@ def _socket_exists(address: str) -> bool:
 
 
 def _untrusted_certificate(address: str) -> ProviderError:
-    what = f"the service at {address} has a certificate that nobody here vouches for"
-    how = "name the certificate to expect with --tls-pin: its file, or the sha256:... that yarrow serve prints"
+    what = f"cannot verify the TLS certificate of {address}"
+    how = "pass --tls-pin with its file, or with the sha256:... that yarrow serve prints"
     return ProviderError(Code.UNREACHABLE, f"{what}; {how}")
 
 
