@@ -147,18 +147,18 @@ def test_the_files_that_are_looked_at(
     monkeypatch.chdir(below)
     desk.theirs.write_text("{}")
     states = [
-        "yours    ~/.yarrow/config.json: absent",
-        f"project  {below}/.yarrow/config.json: absent",
-        f"project  {desk.theirs}: there, not trusted",
+        "user     ~/.yarrow/config.json: not found",
+        f"project  {below}/.yarrow/config.json: not found",
+        f"project  {desk.theirs}: found, not trusted",
     ]
     assert output(capfd, "files").splitlines() == states
     grant(desk.users, get_trust_key(desk.theirs), compute_hash(b"{}"))
-    assert output(capfd, "files").splitlines()[2].endswith(": there, trusted")
+    assert output(capfd, "files").splitlines()[2].endswith(": found, trusted")
     desk.theirs.write_text("not JSON")
-    assert output(capfd, "files").splitlines()[2].endswith(": there, changed since it was trusted")
+    assert output(capfd, "files").splitlines()[2].endswith(": found, changed since it was trusted")
     desk.theirs.unlink()
     os.mkfifo(desk.theirs)
-    assert output(capfd, "files").splitlines()[2].endswith(": cannot be used")
+    assert output(capfd, "files").splitlines()[2].endswith(": cannot be read")
 
 
 def test_in_home_the_users_file_is_no_projects(
@@ -166,7 +166,7 @@ def test_in_home_the_users_file_is_no_projects(
 ) -> None:
     desk.mine({})
     monkeypatch.chdir(desk.home)
-    assert output(capfd, "files") == "yours    ~/.yarrow/config.json: there\n"
+    assert output(capfd, "files") == "user     ~/.yarrow/config.json: found\n"
 
 
 def test_notices_are_told_apart_from_the_values(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
@@ -178,7 +178,7 @@ def test_notices_are_told_apart_from_the_values(desk: Desk, capfd: pytest.Captur
 
 
 def test_mistakes(desk: Desk) -> None:
-    with pytest.raises(UsageError, match="`json`, `schema` or `files`, not 'jsn'"):
+    with pytest.raises(UsageError, match=r"unexpected argument 'jsn'; usage: yarrow config \[json\|schema\|files\]"):
         run_config(["jsn"])
     desk.mine({"modle": 1})
     with pytest.raises(ConfigError, match="did you mean 'model'"):

@@ -41,7 +41,7 @@ def test_pulling_tells_its_progress_and_the_path(
     assert out == "/models/m.gguf\n"
     lines = err.splitlines()
     assert len(lines) < 10
-    assert lines[-1].endswith("100 %")
+    assert lines[-1].endswith("100%")
     monkeypatch.setattr(os, "isatty", lambda descriptor: descriptor == 2)
     command.run_models(["pull"])
     assert "\r" in capfd.readouterr().err

@@ -56,7 +56,7 @@ def run_config(words: Sequence[str]) -> int:
         case ("files",):
             return write_stdout(_format_files(home_directory()))
         case _:
-            raise UsageError(f"yarrow config takes nothing, `json`, `schema` or `files`, not {' '.join(words)!r}")
+            raise UsageError(f"unexpected argument {' '.join(words)!r}; usage: yarrow config [json|schema|files]")
 
 
 def _load_rows() -> list[SettingRow]:
@@ -96,7 +96,7 @@ def _format_files(home: Path) -> str:
     cwd = nearest_directory(home)
     users = get_user_file(home, os.environ)
     project = find_project_file(cwd, home, users)
-    lines = [f"yours    {format_label(users, home)}: {_describe_state(users, home)}\n"]
+    lines = [f"user     {format_label(users, home)}: {_describe_state(users, home)}\n"]
     for path in list_project_files(cwd, home):
         if path != project and _is_same_file(path, users):
             break
@@ -112,17 +112,17 @@ def _is_same_file(path: Path, users: Path) -> bool:
 
 def _describe_state(path: Path, home: Path) -> str:
     try:
-        return "absent" if read_bytes(path, format_label(path, home)) is None else "there"
+        return "not found" if read_bytes(path, format_label(path, home)) is None else "found"
     except ConfigError:
-        return "cannot be used"
+        return "cannot be read"
 
 
 def _describe_project_state(path: Path, home: Path) -> str:
     try:
         data = read_bytes(path, format_label(path, home))
     except ConfigError:
-        return "cannot be used"
+        return "cannot be read"
     if data is None:
-        return "absent"
+        return "not found"
     digest = read_trust_store(get_user_directory(home, os.environ)).hashes.get(get_trust_key(path))
-    return f"there, {get_trust_state(data, digest).value}"
+    return f"found, {get_trust_state(data, digest).value}"

@@ -42,7 +42,7 @@ def run_doctor(words: Sequence[str], *, limit: float = PROVIDER_SECONDS) -> int:
     `limit` is the timeout in seconds of each provider. Raises `UsageError`.
     """
     if tuple(words) not in ((), ("json",)):
-        raise UsageError(f"yarrow doctor takes nothing or `json`, not {' '.join(words)!r}")
+        raise UsageError(f"unexpected argument {' '.join(words)!r}; usage: yarrow doctor [json]")
     # An interrupt raises here, since there are connections, and a command that prints a key, to clean up.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # The event loop may close before asyncio notices that this command ended; asyncio would then warn the user.
@@ -80,8 +80,8 @@ async def _check_storage(context: CheckContext) -> list[Check]:
     try:
         return await asyncio.wait_for(asyncio.to_thread(check_storage, context), DISK_SECONDS)
     except TimeoutError:
-        todo = "see whether it is across a network, and set sessionDir to a directory that is not"
-        seen = f"the disk did not answer within {DISK_SECONDS:g} s"
+        todo = "check whether it is a network disk; set sessionDir to a local directory"
+        seen = f"the disk did not respond within {DISK_SECONDS:g} s"
         return [fail(SECTION, "sessions", seen=seen, todo=todo, code=Code.STORAGE)]
 
 

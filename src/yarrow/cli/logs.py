@@ -29,10 +29,10 @@ def configure_logging(folder: Path, environment: Mapping[str, str]) -> "Redactin
     """
     level = environment.get("YARROW_LOG", "")
     if level and level not in LEVELS:
-        raise UsageError(f"YARROW_LOG is {level!r}; it takes one of {', '.join(LEVELS)}")
+        raise UsageError(f"YARROW_LOG must be one of: {', '.join(LEVELS)} (got {level!r})")
     form = environment.get("YARROW_LOG_FORMAT", "text")
     if form not in FORMATS:
-        raise UsageError(f"YARROW_LOG_FORMAT is {form!r}; it takes one of {', '.join(FORMATS)}")
+        raise UsageError(f"YARROW_LOG_FORMAT must be one of: {', '.join(FORMATS)} (got {form!r})")
     handler = logging.StreamHandler() if level else _LogFileHandler(folder / "yarrow.log")
     formatter = RedactingFormatter(environment, as_json=form == "json")
     handler.setFormatter(formatter)

@@ -31,10 +31,10 @@ def run_models(words: Sequence[str]) -> int:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             path = pull_model(_ProgressBar().show, os.environ)
             if find_unavailable_reason():
-                print_error(f"to run it, the extra is needed: {INSTALL_COMMAND}", ExitCode.DONE)
+                print_error(f"to run this model, install the extra: {INSTALL_COMMAND}", ExitCode.DONE)
             return write_stdout(f"{path}\n")
         case _:
-            raise UsageError(f"yarrow models takes nothing or `pull`, not {' '.join(words)!r}")
+            raise UsageError(f"unexpected argument {' '.join(words)!r}; usage: yarrow models [pull]")
 
 
 class _ProgressBar:
@@ -50,8 +50,8 @@ class _ProgressBar:
         if self._last_shown == (phase, step) or (phase == "check" and not self._terminal):
             return
         self._last_shown = (phase, step)
-        words = {"fetch": "fetching", "check": "checking", "done": "ready   "}[phase]
-        line = f"yarrow: {words} {STARTER_FILE} ({STARTER_BYTES / 1e6:.0f} MB) {percent:3d} %"
+        words = {"fetch": "downloading", "check": "verifying  ", "done": "ready      "}[phase]
+        line = f"yarrow: {words} {STARTER_FILE} ({STARTER_BYTES / 1e6:.0f} MB) {percent:3d}%"
         end = "\n" if phase == "done" or not self._terminal else "\r"
         # A failure to print progress must not stop the download.
         with suppress(OSError):
