@@ -243,17 +243,17 @@ async def test_a_first_start_asks_for_a_backend_and_doubts_each_answer_when_it_i
     async with ChatServer([]) as server, Screen(world, size=(120, 30), env=env) as screen:
         await screen.until("No model backend was found")
         screen.send("\x1b[F\r")
-        await screen.until("Its address")
+        await screen.until("Base URL:")
         screen.send("nonsense\r")
-        await screen.until("'nonsense' is no address")
+        await screen.until("'nonsense' is not a valid URL")
         screen.send("\x15http://127.0.0.1:9/v1\r")
         await screen.until("Enter takes it all the same")
         screen.send(f"\x15{server.root}\r")
-        await screen.until("The environment variable")
+        await screen.until("Environment variable with the API key")
         screen.send("THE_KEY\r")
         await screen.until("THE_KEY is not set")
         screen.send("\x15\r")
-        await screen.until("The model:")
+        await screen.until("Model:")
         screen.send("some-model\r")
         await screen.ready()
         await screen.until("some-model")
@@ -279,7 +279,7 @@ async def test_a_first_choice_that_does_not_work_is_not_written_down_unless_the_
         assert not file.exists()
         screen.send("\x1b[F\r")
         assert await screen.ended() == 3
-        assert "start yarrow again" in "".join(screen.whole)
+        assert "Start yarrow again" in "".join(screen.whole)
     assert json.loads(file.read_text()) == {"provider": "anthropic"}
 
 

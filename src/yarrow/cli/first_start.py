@@ -56,8 +56,8 @@ async def _choose_backend(context: CliContext, terminal: Terminal, missing: Prov
             _write_backend(file, backend)
             raise ProviderError(
                 Code.PROVIDER_SETUP,
-                f"{file} names {backend.provider} now, which does not work yet: {problem}. When it does, start yarrow "
-                'again; to choose anew, take "provider" out of the file',
+                f"saved {backend.provider} to {file}, but it does not work yet: {problem}. Start yarrow again once it "
+                'does, or remove "provider" from the file to choose another',
             )
         try:
             if backend.needs_starter and find_spec("xllamacpp") is not None:
@@ -114,28 +114,28 @@ class BackendCheck:
             async with asyncio.timeout(None if backend.needs_starter else CHECK_SECONDS):
                 await providers.get(backend.provider, settings.model)
         except TimeoutError:
-            raise ProviderError(Code.UNREACHABLE, f"{backend.provider} does not answer: {CHECK_SECONDS:g} s") from None
+            raise ProviderError(
+                Code.UNREACHABLE, f"{backend.provider} did not respond within {CHECK_SECONDS:g} s"
+            ) from None
         finally:
             await providers.close()
 
     def questions(self) -> dict[str, BackendQuestion]:
         """Return the questions about a server that is not built in, by configuration key."""
         return {
-            "baseUrl": BackendQuestion("Its address, such as https://llm.example.com/v1: ", self._check_address),
-            "apiKeyEnv": BackendQuestion(
-                "The environment variable that holds its key (empty: none): ", self._check_variable
-            ),
-            "model": BackendQuestion("The model: ", self._check_model),
+            "baseUrl": BackendQuestion("Base URL: ", self._check_address),
+            "apiKeyEnv": BackendQuestion("Environment variable with the API key (optional): ", self._check_variable),
+            "model": BackendQuestion("Model: ", self._check_model),
         }
 
     async def _check_address(self, answer: str, _known: Mapping[str, str]) -> AnswerProblem:
         if not answer:
-            return AnswerProblem("an address is needed; Ctrl+C goes back", is_final=True)
+            return AnswerProblem("Enter a URL, such as https://llm.example.com/v1. Ctrl+C goes back.", is_final=True)
         try:
             await self._list_models({"baseUrl": answer})
         except ConfigError:
             return AnswerProblem(
-                f"{answer!r} is no address: one begins with http:// or https:// and names a host", is_final=True
+                f"{answer!r} is not a valid URL: use http:// or https:// and a host name", is_final=True
             )
         except ProviderError as error:
             # Any other error comes from a server that answers.
@@ -147,9 +147,10 @@ class BackendCheck:
             return AnswerProblem()
         if not is_variable_name(answer):
             return AnswerProblem(
-                "that is no name of an environment variable; the key itself is not written down", is_final=True
+                "Not a variable name. Enter the name of a variable, not the key itself: keys are never saved.",
+                is_final=True,
             )
-        return AnswerProblem(f"{answer} is not set: leave, `export {answer}=...` and start yarrow again")
+        return AnswerProblem(f"{answer} is not set: quit, run `export {answer}=...` and start yarrow again")
 
     async def _check_model(self, answer: str, known: Mapping[str, str]) -> AnswerProblem:
         try:
@@ -159,12 +160,15 @@ class BackendCheck:
             return AnswerProblem()
         if not answer:
             return (
-                AnswerProblem() if listed else AnswerProblem("a model is needed: this server lists none", is_final=True)
+                AnswerProblem()
+                if listed
+                else AnswerProblem("Enter a model name: this server does not list its models.", is_final=True)
             )
         if not listed or answer in listed:
             return AnswerProblem()
         more = ", ..." if len(listed) > MAX_LISTED_MODELS else ""
-        return AnswerProblem(f"the server lists no model {answer!r}, but {', '.join(listed[:MAX_LISTED_MODELS])}{more}")
+        shown = f"{', '.join(listed[:MAX_LISTED_MODELS])}{more}"
+        return AnswerProblem(f"model {answer!r} not found on the server, which lists {shown}")
 
     async def _list_models(self, settings: Mapping[str, str]) -> list[str]:
         providers = self._make_providers(self._load_settings(BackendChoice("other", {"type": "openai", **settings})))
@@ -172,7 +176,7 @@ class BackendCheck:
             async with asyncio.timeout(CHECK_SECONDS):
                 return [one.name for one in (await providers.list_models("other"))[1]]
         except TimeoutError:
-            raise ProviderError(Code.UNREACHABLE, f"nobody answered within {CHECK_SECONDS:g} s") from None
+            raise ProviderError(Code.UNREACHABLE, f"no response within {CHECK_SECONDS:g} s") from None
         finally:
             await providers.close()
 
