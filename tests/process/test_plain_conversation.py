@@ -50,13 +50,13 @@ async def asks_again(screen: Screen, what: str) -> None:
         ("/dry-run", "dry run: on, nothing is changed"),
         ("/dry-run off", "dry run: off"),
         ("/name A name", "named the session A name"),
-        ("/resume", "/tree lists the sessions, and /resume SESSION goes on with one"),
-        ("/merge", "/tree lists the sessions, and /merge SESSION [--summary] brings one in"),
-        ("/rebase", "/show lists the messages, and /rebase INDEX... [--squash] chooses some"),
+        ("/resume", "run /tree to list sessions, then /resume SESSION"),
+        ("/merge", "run /tree to list sessions, then /merge SESSION [--summary]"),
+        ("/rebase", "run /show to list messages, then /rebase INDEX... [--squash]"),
         ("/tree", "(nothing said yet)"),
         ("/show", "nothing was said yet"),
         ("/reload", "nothing was said yet"),
-        ("/copy", "there is no answer to copy yet"),
+        ("/copy", "Nothing to copy yet: there is no answer."),
         ("/branch\t7", "yarrow: "),
         ("!", "usage: !COMMAND, !!COMMAND to tell nobody"),
     ],
@@ -66,7 +66,7 @@ async def test_a_command(world: World, line: str, said: str) -> None:
     async with talking(world) as screen:
         screen.send(f"{line}\r")
         await asks_again(screen, said)
-        assert "there is no command" not in screen.text
+        assert "Unknown command" not in screen.text
 
 
 async def test_a_call_allowed_for_the_session_is_listed_and_revoked(world: World) -> None:
@@ -93,7 +93,7 @@ async def test_help_names_every_command_there_is(world: World) -> None:
     world.script([{"text": "an answer"}])
     async with talking(world) as screen:
         screen.send("/help\r")
-        await asks_again(screen, "goes on in the next")
+        await asks_again(screen, "continue on the next line")
         missing = [
             name for name in {**TUI_COMMANDS, **CHAT_COMMANDS} if name != "exit" and f"\n/{name}" not in screen.text
         ]

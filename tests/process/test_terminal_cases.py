@@ -137,7 +137,7 @@ async def test_line_by_line_what_is_no_command_is_not_sent_to_the_model(world: W
     async with Screen(world, "--plain", size=(120, 24)) as screen:
         await screen.until(lambda _: screen.rows[0].startswith(">"))
         screen.send(f"{line}\r")
-        await screen.until(f"there is no command {line} here")
+        await screen.until(f"Unknown command {line}.")
         screen.send("/etc/hosts is what?\r")
         await screen.until("an answer")
 

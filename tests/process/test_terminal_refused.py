@@ -45,7 +45,7 @@ async def test_a_space_before_the_slash_sends_it_as_it_is(world: World) -> None:
         async with Screen(world, "--plain", size=(120, 24)) as screen:
             await screen.until(">")
             screen.send("/nope it\r")
-            await screen.until("A space before the slash sends it as it is")
+            await screen.until("start with a space to send it as text")
             screen.send(" /quit it\r")
             await screen.until("the second")
             assert server.prompts[-1]["messages"][-1]["content"] == " /quit it"

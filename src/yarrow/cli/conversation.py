@@ -81,9 +81,9 @@ class LineReader:
 
 QUIT_COMMANDS = ("/quit", "/exit")
 LINE_ALTERNATIVES = {
-    "resume": "/tree lists the sessions, and /resume SESSION goes on with one",
-    "merge": "/tree lists the sessions, and /merge SESSION [--summary] brings one in",
-    "rebase": "/show lists the messages, and /rebase INDEX... [--squash] chooses some",
+    "resume": "run /tree to list sessions, then /resume SESSION",
+    "merge": "run /tree to list sessions, then /merge SESSION [--summary]",
+    "rebase": "run /show to list messages, then /rebase INDEX... [--squash]",
 }
 """Commands that without arguments open a full-screen list, and their equivalents in line mode."""
 
@@ -112,7 +112,7 @@ async def run_conversation(context: CliContext, request: pb.PromptRequest) -> Ex
             output.err.write("\n")
         if not request.options.ephemeral:
             command = format_resume_command(context.arguments._replace(plain=True), chat.session.session_id)
-            output.err.write(f"yarrow: go on with: {command}\n")
+            output.err.write(f"Resume with: {command}\n")
     return ExitCode.DONE
 
 
@@ -141,7 +141,7 @@ class LineConversation:
         if refused.reason != "SESSION_UNKNOWN":
             return refused.message
         is_open = await session_exists(self._stub, self.session.session_id)
-        return f"{refused.message}; /tree lists them" if is_open else SESSION_NEEDED
+        return f"{refused.message}; run /tree to list sessions" if is_open else SESSION_NEEDED
 
     async def _dispatch(self, text: str) -> None:
         found = COMMAND_NAME.match(text)
@@ -154,7 +154,7 @@ class LineConversation:
             await LINE_COMMANDS[name][1](self)
         elif found and name in CHAT_COMMANDS:
             if name in LINE_ALTERNATIVES and found.end() == len(text):
-                raise CommandError(f"the terminal UI alone draws a list to choose from; {LINE_ALTERNATIVES[name]}")
+                raise CommandError(f"/{name} opens a list only in the terminal UI: {LINE_ALTERNATIVES[name]}")
             await self._run_chat_command(text)
         else:
             if found:
@@ -192,7 +192,7 @@ class LineConversation:
         """Raise `CommandError` for an unknown command, which is not meant for the model."""
         if not {name, f"skill:{name}"} & {one.name for one in await self._list_prompt_commands()}:
             raise CommandError(
-                f"there is no command /{name} here; /help lists them. A space before the slash sends it as it is"
+                f"Unknown command /{name}. Type /help to see all commands; start with a space to send it as text."
             )
 
     async def _list_prompt_commands(self) -> Iterable[pb.Command]:
@@ -213,13 +213,14 @@ class LineConversation:
             said = "".join(block.text.text for block in message.content)
             answer = said if message.role == pb.ROLE_ASSISTANT and said else answer
         if not answer:
-            raise CommandError("there is no answer to copy yet")
+            raise CommandError("Nothing to copy yet: there is no answer.")
         program = await write_text(answer, os.environ)
         if not program:
             raise CommandError(
-                "no program that copies is there: wl-copy, xclip, pbcopy or tmux; /export PATH writes a file"
+                "No clipboard program found: install wl-copy, xclip, pbcopy or tmux, or use /export PATH."
             )
-        self._terminal.out.write(f"copied the last answer, {len(answer):,} characters, by {program}\n")
+        target = "tmux buffer" if program == "tmux" else "clipboard"
+        self._terminal.out.write(f"Copied the last answer to the {target} ({len(answer):,} characters)\n")
 
     async def reload(self) -> None:
         """Print the session again."""
@@ -240,14 +241,14 @@ class LineConversation:
 
 LINE_COMMANDS: dict[str, tuple[str, Callable[[LineConversation], Awaitable[None]]]] = {
     "copy": ("copy the last answer", LineConversation.copy),
-    "reload": ("print the session anew", LineConversation.reload),
-    "help": ("this help", LineConversation.help),
+    "reload": ("print the session again", LineConversation.reload),
+    "help": ("show this help", LineConversation.help),
 }
 """Commands of line mode in addition to `CHAT_COMMANDS`: help and implementation of each."""
 OTHER_INPUTS = (
-    ("/quit", "leave"),
+    ("/quit", "quit"),
     (f"{BANG}COMMAND", "run a shell command and tell the model"),
-    (f"{2 * BANG}COMMAND", "run it and tell nobody"),
-    (f"...{CONTINUATION}", "a line that ends so goes on in the next"),
+    (f"{2 * BANG}COMMAND", "run a shell command without telling the model"),
+    (f"...{CONTINUATION}", "continue on the next line"),
 )
 """Other inputs, and the help of each."""
