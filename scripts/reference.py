@@ -28,65 +28,68 @@ MESSAGE, FIELD, ENUM, VALUE, SERVICE, METHOD = 4, 2, 5, 2, 6, 2
 WRAPPED = {"google.protobuf.Timestamp": "https://protobuf.dev/reference/protobuf/google.protobuf/#timestamp"}
 INTRODUCTION = """# The protocol
 
-Everything a client can ask is one service, `{service}`, defined in
-[`proto/{proto}`](../proto/{proto}); any program can make its code from that file, as the
-[examples](../examples) do. This page is made from it by `make generate`. How a service is reached and what a call must
-carry is in [Operating](operating.md).
+Clients use one service, `{service}`, defined in [`proto/{proto}`](../proto/{proto}). Generate your
+client from that file, as the [examples](../examples) do. [Operating](operating.md) describes addresses and the token.
+This page is generated from the proto by `make generate`.
 
 - [Calls](#calls): [{methods}
 - [Messages](#messages), [enums](#enums), [errors](#errors)
 """
 ERRORS = f"""## Errors
 
-A call that is refused ends with a status, one sentence that names the value and what to do, and in
-`grpc-status-details-bin` a `google.rpc.Status` whose details are `google.rpc.ErrorInfo` (domain `{DOMAIN}`, the reason
-below; of INVALID_ARGUMENT the `field` in the metadata) and, where waiting helps, `google.rpc.RetryInfo`. The same words
-are the `code` of an [`Error`](#error), with which a run or a message ends after it began.
+A refused call ends with
 
-| reason | status | try again after | meaning |
+- a gRPC status and one sentence with the value and what to do;
+- in `grpc-status-details-bin`, a `google.rpc.Status` with `google.rpc.ErrorInfo`: the domain `{DOMAIN}`, a reason of
+  the table, and for INVALID_ARGUMENT the `field` in its metadata;
+- if waiting helps, `google.rpc.RetryInfo` as well.
+
+The same reasons are the `code` of an [`Error`](#error), with which a run or a message ends after it started.
+
+| reason | status | retry after | meaning |
 |---|---|---|---|
 """
 MEANINGS: dict[Code, str] = {
     Code.USAGE: "A value of the service's own command line or environment is wrong.",
-    Code.CONFIG: "A setting is wrong or does not fit, or the working directory is not what it was.",
+    Code.CONFIG: "A setting is wrong or unsuitable, or the working directory was replaced.",
     Code.INVALID_ARGUMENT: "A field of the request is wrong.",
-    Code.SESSION_UNKNOWN: "There is no such session.",
+    Code.SESSION_UNKNOWN: "The session does not exist.",
     Code.SESSION_NOT_ACTIVE: "The session is saved but not in memory; GetState loads it.",
-    Code.MODEL_UNKNOWN: "The provider has no such model.",
+    Code.MODEL_UNKNOWN: "The provider does not have the model.",
     Code.ALREADY_ACCEPTED: "A prompt of this `message_id` was accepted before; follow its run with StreamEvents.",
-    Code.BUSY: "The session runs; wait for its end or abort it.",
-    Code.NOT_RUNNING: "The session does not run, or its run is being aborted.",
+    Code.BUSY: "The session has an active run; wait for its end or abort it.",
+    Code.NOT_RUNNING: "The session has no active run, or its run is being aborted.",
     Code.LOCKED: "Another process writes to the session.",
-    Code.NOTHING_TO_COMPACT: "The context is as small as a compaction would make it.",
-    Code.TOO_LARGE: "Something is larger than it may be.",
-    Code.TOO_MANY: "A limit of the service is reached.",
-    Code.DRAINING: "The service is ending.",
-    Code.STORAGE: "The disk refused to read or write.",
-    Code.INTERNAL: "A mistake in Yarrow; the sentence names an id that is also in the log.",
+    Code.NOTHING_TO_COMPACT: "A compaction would not make the context smaller.",
+    Code.TOO_LARGE: "A value exceeds its maximum size.",
+    Code.TOO_MANY: "A limit of the service was reached.",
+    Code.DRAINING: "The service is shutting down.",
+    Code.STORAGE: "Reading or writing the disk failed.",
+    Code.INTERNAL: "A bug in Yarrow; the message contains an id that is also in the log.",
     Code.OVERLOADED: "The provider is overloaded.",
-    Code.RATE_LIMIT: "The provider wants fewer requests; it may say from when on.",
-    Code.QUOTA: "The account at the provider has nothing left.",
-    Code.SERVER_ERROR: "The provider failed.",
-    Code.CONTEXT_OVERFLOW: "The conversation does not fit the model's window.",
-    Code.INVALID_REQUEST: "The provider does not take the request.",
-    Code.AUTH: "The provider does not take the key, or there is none.",
-    Code.NOT_FOUND: "The provider does not have what was asked for, or no such permission request exists.",
-    Code.REQUEST_TOO_LARGE: "The request is larger than the provider takes.",
-    Code.UNSUPPORTED_PARAMETER: "The model does not take a parameter.",
-    Code.UNSUPPORTED_FEATURE: "The model cannot do that.",
-    Code.STREAM_TRUNCATED: "The provider's answer broke off.",
-    Code.STREAM_STALLED: "The provider was silent for too long.",
-    Code.MALFORMED_RESPONSE: "The provider's answer is not of its format.",
-    Code.MALFORMED_TOOL_CALL: "The provider could not read the call that its model wrote.",
-    Code.UNREACHABLE: "The provider cannot be reached.",
-    Code.PROVIDER_SETUP: "Something that the provider needs is not installed or not configured.",
-    Code.EMPTY_RESPONSE: "The model said nothing.",
-    Code.OUTPUT_LIMIT: "The answer was cut at the most tokens that the model writes.",
+    Code.RATE_LIMIT: "The provider received too many requests; it may report when to retry.",
+    Code.QUOTA: "The quota of the account at the provider is used up.",
+    Code.SERVER_ERROR: "The provider had an internal error.",
+    Code.CONTEXT_OVERFLOW: "The conversation exceeds the model's context window.",
+    Code.INVALID_REQUEST: "The provider rejected the request.",
+    Code.AUTH: "The provider rejected the API key, or no key is set.",
+    Code.NOT_FOUND: "The provider does not have the requested item, or the permission request does not exist.",
+    Code.REQUEST_TOO_LARGE: "The request exceeds the provider's maximum size.",
+    Code.UNSUPPORTED_PARAMETER: "The model does not support a parameter.",
+    Code.UNSUPPORTED_FEATURE: "The model does not support the feature.",
+    Code.STREAM_TRUNCATED: "The provider's answer ended too early.",
+    Code.STREAM_STALLED: "The provider sent nothing for too long.",
+    Code.MALFORMED_RESPONSE: "The provider's answer violates its format.",
+    Code.MALFORMED_TOOL_CALL: "The provider could not parse a tool call of its model.",
+    Code.UNREACHABLE: "The provider is unreachable.",
+    Code.PROVIDER_SETUP: "A requirement of the provider is not installed or not configured.",
+    Code.EMPTY_RESPONSE: "The model returned nothing.",
+    Code.OUTPUT_LIMIT: "The answer was truncated at the model's maximum of tokens.",
     Code.CONTENT_FILTER: "The provider withheld the answer.",
-    Code.ABORTED: "Somebody aborted it.",
+    Code.ABORTED: "The run was aborted.",
     Code.COMPACTION_INEFFECTIVE: "Compacting did not make the context smaller.",
-    Code.LOOP_DETECTED: "The model repeated one call with one result.",
-    Code.TURN_LIMIT: "The run used up its turns.",
+    Code.LOOP_DETECTED: "The model repeated the same call with the same result.",
+    Code.TURN_LIMIT: "The run reached its limit of turns.",
 }
 
 

@@ -31,42 +31,42 @@ class _ThinkingLevelEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Thinkin
     THINKING_LEVEL_UNSPECIFIED: _ThinkingLevel.ValueType  # 0
     """The session's or configuration's value."""
     THINKING_LEVEL_OFF: _ThinkingLevel.ValueType  # 1
-    """No thinking is asked for and none is shown."""
+    """Thinking is neither requested nor shown."""
     THINKING_LEVEL_MINIMAL: _ThinkingLevel.ValueType  # 2
-    """The least the model offers."""
+    """The lowest level of the model."""
     THINKING_LEVEL_LOW: _ThinkingLevel.ValueType  # 3
-    """Little."""
+    """A low level."""
     THINKING_LEVEL_MEDIUM: _ThinkingLevel.ValueType  # 4
     """messages-style: a budget of 10,000 tokens."""
     THINKING_LEVEL_HIGH: _ThinkingLevel.ValueType  # 5
     """messages-style: a budget of 20,000 tokens."""
     THINKING_LEVEL_XHIGH: _ThinkingLevel.ValueType  # 6
-    """More than high, where the model offers it."""
+    """Above high, if the model supports it."""
     THINKING_LEVEL_MAX: _ThinkingLevel.ValueType  # 7
-    """The most the model offers."""
+    """The highest level of the model."""
 
 class ThinkingLevel(_ThinkingLevel, metaclass=_ThinkingLevelEnumTypeWrapper):
     """---- values ----
 
-    How much a model should think before it answers.
+    Amount of thinking before an answer.
     """
 
 THINKING_LEVEL_UNSPECIFIED: ThinkingLevel.ValueType  # 0
 """The session's or configuration's value."""
 THINKING_LEVEL_OFF: ThinkingLevel.ValueType  # 1
-"""No thinking is asked for and none is shown."""
+"""Thinking is neither requested nor shown."""
 THINKING_LEVEL_MINIMAL: ThinkingLevel.ValueType  # 2
-"""The least the model offers."""
+"""The lowest level of the model."""
 THINKING_LEVEL_LOW: ThinkingLevel.ValueType  # 3
-"""Little."""
+"""A low level."""
 THINKING_LEVEL_MEDIUM: ThinkingLevel.ValueType  # 4
 """messages-style: a budget of 10,000 tokens."""
 THINKING_LEVEL_HIGH: ThinkingLevel.ValueType  # 5
 """messages-style: a budget of 20,000 tokens."""
 THINKING_LEVEL_XHIGH: ThinkingLevel.ValueType  # 6
-"""More than high, where the model offers it."""
+"""Above high, if the model supports it."""
 THINKING_LEVEL_MAX: ThinkingLevel.ValueType  # 7
-"""The most the model offers."""
+"""The highest level of the model."""
 Global___ThinkingLevel: _TypeAlias = ThinkingLevel  # noqa: Y015
 
 class _StopReason:
@@ -76,45 +76,45 @@ class _StopReason:
 class _StopReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StopReason.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     STOP_REASON_UNSPECIFIED: _StopReason.ValueType  # 0
-    """The message was cut by a failure or an abort."""
+    """The message was truncated by a failure or an abort."""
     STOP_REASON_END_TURN: _StopReason.ValueType  # 1
-    """It was done."""
+    """The model finished."""
     STOP_REASON_TOOL_USE: _StopReason.ValueType  # 2
-    """It wants its tool calls run."""
+    """The model called tools."""
     STOP_REASON_MAX_TOKENS: _StopReason.ValueType  # 3
-    """It met the output limit."""
+    """The output limit was reached."""
     STOP_REASON_STOP_SEQUENCE: _StopReason.ValueType  # 4
-    """It met a stop sequence."""
+    """A stop sequence was produced."""
     STOP_REASON_CONTENT_FILTER: _StopReason.ValueType  # 5
     """The backend withheld the answer."""
     STOP_REASON_CONTEXT_WINDOW: _StopReason.ValueType  # 6
     """The context window was full."""
     STOP_REASON_PAUSE: _StopReason.ValueType  # 7
-    """The backend paused and wants the message sent back."""
+    """The backend paused and expects the message to be sent again."""
     STOP_REASON_OTHER: _StopReason.ValueType  # 8
-    """A reason that Yarrow does not know."""
+    """A reason unknown to Yarrow."""
 
 class StopReason(_StopReason, metaclass=_StopReasonEnumTypeWrapper):
     """Why the model stopped."""
 
 STOP_REASON_UNSPECIFIED: StopReason.ValueType  # 0
-"""The message was cut by a failure or an abort."""
+"""The message was truncated by a failure or an abort."""
 STOP_REASON_END_TURN: StopReason.ValueType  # 1
-"""It was done."""
+"""The model finished."""
 STOP_REASON_TOOL_USE: StopReason.ValueType  # 2
-"""It wants its tool calls run."""
+"""The model called tools."""
 STOP_REASON_MAX_TOKENS: StopReason.ValueType  # 3
-"""It met the output limit."""
+"""The output limit was reached."""
 STOP_REASON_STOP_SEQUENCE: StopReason.ValueType  # 4
-"""It met a stop sequence."""
+"""A stop sequence was produced."""
 STOP_REASON_CONTENT_FILTER: StopReason.ValueType  # 5
 """The backend withheld the answer."""
 STOP_REASON_CONTEXT_WINDOW: StopReason.ValueType  # 6
 """The context window was full."""
 STOP_REASON_PAUSE: StopReason.ValueType  # 7
-"""The backend paused and wants the message sent back."""
+"""The backend paused and expects the message to be sent again."""
 STOP_REASON_OTHER: StopReason.ValueType  # 8
-"""A reason that Yarrow does not know."""
+"""A reason unknown to Yarrow."""
 Global___StopReason: _TypeAlias = StopReason  # noqa: Y015
 
 class _Role:
@@ -126,19 +126,19 @@ class _RoleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Role.ValueType],
     ROLE_UNSPECIFIED: _Role.ValueType  # 0
     """Never sent."""
     ROLE_USER: _Role.ValueType  # 1
-    """The person, or a program in its place."""
+    """The user, or a program acting for the user."""
     ROLE_ASSISTANT: _Role.ValueType  # 2
     """The model."""
     ROLE_TOOL: _Role.ValueType  # 3
     """The result of one tool call."""
 
 class Role(_Role, metaclass=_RoleEnumTypeWrapper):
-    """Who speaks in a message."""
+    """Author of a message."""
 
 ROLE_UNSPECIFIED: Role.ValueType  # 0
 """Never sent."""
 ROLE_USER: Role.ValueType  # 1
-"""The person, or a program in its place."""
+"""The user, or a program acting for the user."""
 ROLE_ASSISTANT: Role.ValueType  # 2
 """The model."""
 ROLE_TOOL: Role.ValueType  # 3
@@ -154,35 +154,35 @@ class _AgentStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AgentState
     AGENT_STATE_UNSPECIFIED: _AgentState.ValueType  # 0
     """Never sent."""
     AGENT_STATE_IDLE: _AgentState.ValueType  # 1
-    """Nothing: it takes a prompt."""
+    """Idle: a prompt is accepted."""
     AGENT_STATE_THINKING: _AgentState.ValueType  # 2
-    """It streams from the model."""
+    """Streaming from the model."""
     AGENT_STATE_EXECUTING: _AgentState.ValueType  # 3
-    """It runs tools."""
+    """Running tools."""
     AGENT_STATE_COMPACTING: _AgentState.ValueType  # 4
-    """It compacts the context."""
+    """Compacting the context."""
     AGENT_STATE_ABORTING: _AgentState.ValueType  # 5
-    """It is stopping on request."""
+    """Stopping on request."""
     AGENT_STATE_ERROR: _AgentState.ValueType  # 6
-    """It is closing a run that failed."""
+    """Closing a run that failed."""
 
 class AgentState(_AgentState, metaclass=_AgentStateEnumTypeWrapper):
-    """What the agent is doing."""
+    """Activity of the agent."""
 
 AGENT_STATE_UNSPECIFIED: AgentState.ValueType  # 0
 """Never sent."""
 AGENT_STATE_IDLE: AgentState.ValueType  # 1
-"""Nothing: it takes a prompt."""
+"""Idle: a prompt is accepted."""
 AGENT_STATE_THINKING: AgentState.ValueType  # 2
-"""It streams from the model."""
+"""Streaming from the model."""
 AGENT_STATE_EXECUTING: AgentState.ValueType  # 3
-"""It runs tools."""
+"""Running tools."""
 AGENT_STATE_COMPACTING: AgentState.ValueType  # 4
-"""It compacts the context."""
+"""Compacting the context."""
 AGENT_STATE_ABORTING: AgentState.ValueType  # 5
-"""It is stopping on request."""
+"""Stopping on request."""
 AGENT_STATE_ERROR: AgentState.ValueType  # 6
-"""It is closing a run that failed."""
+"""Closing a run that failed."""
 Global___AgentState: _TypeAlias = AgentState  # noqa: Y015
 
 class _EndReason:
@@ -194,31 +194,31 @@ class _EndReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EndReason.V
     END_REASON_UNSPECIFIED: _EndReason.ValueType  # 0
     """Never sent."""
     END_REASON_COMPLETED: _EndReason.ValueType  # 1
-    """The model was done."""
+    """The model finished."""
     END_REASON_ABORTED: _EndReason.ValueType  # 2
-    """Somebody aborted it."""
+    """The run was aborted."""
     END_REASON_ERROR: _EndReason.ValueType  # 3
-    """It failed; see error."""
+    """The run failed; see error."""
     END_REASON_TURN_LIMIT: _EndReason.ValueType  # 4
-    """It used up its turns."""
+    """The run reached its limit of turns."""
     END_REASON_LOOP_DETECTED: _EndReason.ValueType  # 5
-    """The model repeated one call with one result."""
+    """The model repeated the same call with the same result."""
 
 class EndReason(_EndReason, metaclass=_EndReasonEnumTypeWrapper):
-    """How a run ended."""
+    """Outcome of a run."""
 
 END_REASON_UNSPECIFIED: EndReason.ValueType  # 0
 """Never sent."""
 END_REASON_COMPLETED: EndReason.ValueType  # 1
-"""The model was done."""
+"""The model finished."""
 END_REASON_ABORTED: EndReason.ValueType  # 2
-"""Somebody aborted it."""
+"""The run was aborted."""
 END_REASON_ERROR: EndReason.ValueType  # 3
-"""It failed; see error."""
+"""The run failed; see error."""
 END_REASON_TURN_LIMIT: EndReason.ValueType  # 4
-"""It used up its turns."""
+"""The run reached its limit of turns."""
 END_REASON_LOOP_DETECTED: EndReason.ValueType  # 5
-"""The model repeated one call with one result."""
+"""The model repeated the same call with the same result."""
 Global___EndReason: _TypeAlias = EndReason  # noqa: Y015
 
 class _PermissionMode:
@@ -230,27 +230,27 @@ class _PermissionModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Permis
     PERMISSION_MODE_UNSPECIFIED: _PermissionMode.ValueType  # 0
     """The session's or configuration's value."""
     PERMISSION_MODE_AUTO: _PermissionMode.ValueType  # 1
-    """Whatever the policy allows runs unasked: what no rule denies or says to ask, inside the workspace."""
+    """Inside the workspace, everything runs unless a rule says to deny or to ask."""
     PERMISSION_MODE_ASK: _PermissionMode.ValueType  # 2
-    """A person is asked before what could change anything outside the workspace; the default."""
+    """The user is asked before anything outside the workspace could change; the default."""
     PERMISSION_MODE_DENY: _PermissionMode.ValueType  # 3
-    """Nothing that writes runs."""
+    """Tools that write are denied."""
     PERMISSION_MODE_PLAN: _PermissionMode.ValueType  # 4
-    """Read-only tools alone."""
+    """Only read-only tools are offered."""
 
 class PermissionMode(_PermissionMode, metaclass=_PermissionModeEnumTypeWrapper):
-    """What tools may do without asking; docs/permissions.md says it in full."""
+    """Operations of tools that run without asking; see docs/permissions.md."""
 
 PERMISSION_MODE_UNSPECIFIED: PermissionMode.ValueType  # 0
 """The session's or configuration's value."""
 PERMISSION_MODE_AUTO: PermissionMode.ValueType  # 1
-"""Whatever the policy allows runs unasked: what no rule denies or says to ask, inside the workspace."""
+"""Inside the workspace, everything runs unless a rule says to deny or to ask."""
 PERMISSION_MODE_ASK: PermissionMode.ValueType  # 2
-"""A person is asked before what could change anything outside the workspace; the default."""
+"""The user is asked before anything outside the workspace could change; the default."""
 PERMISSION_MODE_DENY: PermissionMode.ValueType  # 3
-"""Nothing that writes runs."""
+"""Tools that write are denied."""
 PERMISSION_MODE_PLAN: PermissionMode.ValueType  # 4
-"""Read-only tools alone."""
+"""Only read-only tools are offered."""
 Global___PermissionMode: _TypeAlias = PermissionMode  # noqa: Y015
 
 class _SessionOrigin:
@@ -262,19 +262,19 @@ class _SessionOriginEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Session
     SESSION_ORIGIN_UNSPECIFIED: _SessionOrigin.ValueType  # 0
     """Never sent."""
     SESSION_ORIGIN_CREATED: _SessionOrigin.ValueType  # 1
-    """It was made."""
+    """It was created."""
     SESSION_ORIGIN_LOADED: _SessionOrigin.ValueType  # 2
     """It was loaded from its file."""
     SESSION_ORIGIN_ACTIVE: _SessionOrigin.ValueType  # 3
     """It was in memory."""
 
 class SessionOrigin(_SessionOrigin, metaclass=_SessionOriginEnumTypeWrapper):
-    """How NewSession came by a session."""
+    """Origin of the session that NewSession returns."""
 
 SESSION_ORIGIN_UNSPECIFIED: SessionOrigin.ValueType  # 0
 """Never sent."""
 SESSION_ORIGIN_CREATED: SessionOrigin.ValueType  # 1
-"""It was made."""
+"""It was created."""
 SESSION_ORIGIN_LOADED: SessionOrigin.ValueType  # 2
 """It was loaded from its file."""
 SESSION_ORIGIN_ACTIVE: SessionOrigin.ValueType  # 3
@@ -288,36 +288,36 @@ class _PermissionAnswer:
 class _PermissionAnswerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PermissionAnswer.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     PERMISSION_ANSWER_UNSPECIFIED: _PermissionAnswer.ValueType  # 0
-    """Refused as INVALID_ARGUMENT."""
+    """Rejected with INVALID_ARGUMENT."""
     PERMISSION_ANSWER_ONCE: _PermissionAnswer.ValueType  # 1
-    """This call."""
+    """Allow this call."""
     PERMISSION_ANSWER_SESSION: _PermissionAnswer.ValueType  # 2
-    """Calls like it as long as the session is in memory: the same command, the same directory, the same arguments."""
+    """Allow calls like it while the session is in memory: the same command, directory or arguments."""
     PERMISSION_ANSWER_ALWAYS: _PermissionAnswer.ValueType  # 3
-    """Calls like it in the same working directory from now on, kept in the user's configuration. A call that holds a key is
-    written nowhere: for it this is PERMISSION_ANSWER_SESSION, and a Notice says so (NOT_KEPT).
+    """Allow calls like it in the same working directory from now on; stored in the user's configuration. A call that
+    contains a key is never stored: this then acts as PERMISSION_ANSWER_SESSION, and a Notice says so (NOT_KEPT).
     """
     PERMISSION_ANSWER_NO: _PermissionAnswer.ValueType  # 4
-    """Not this call."""
+    """Deny this call."""
 
 class PermissionAnswer(_PermissionAnswer, metaclass=_PermissionAnswerEnumTypeWrapper):
     """---- AnswerPermission ----
 
-    A person's answer to a permission request.
+    The user's answer to a permission request.
     """
 
 PERMISSION_ANSWER_UNSPECIFIED: PermissionAnswer.ValueType  # 0
-"""Refused as INVALID_ARGUMENT."""
+"""Rejected with INVALID_ARGUMENT."""
 PERMISSION_ANSWER_ONCE: PermissionAnswer.ValueType  # 1
-"""This call."""
+"""Allow this call."""
 PERMISSION_ANSWER_SESSION: PermissionAnswer.ValueType  # 2
-"""Calls like it as long as the session is in memory: the same command, the same directory, the same arguments."""
+"""Allow calls like it while the session is in memory: the same command, directory or arguments."""
 PERMISSION_ANSWER_ALWAYS: PermissionAnswer.ValueType  # 3
-"""Calls like it in the same working directory from now on, kept in the user's configuration. A call that holds a key is
-written nowhere: for it this is PERMISSION_ANSWER_SESSION, and a Notice says so (NOT_KEPT).
+"""Allow calls like it in the same working directory from now on; stored in the user's configuration. A call that
+contains a key is never stored: this then acts as PERMISSION_ANSWER_SESSION, and a Notice says so (NOT_KEPT).
 """
 PERMISSION_ANSWER_NO: PermissionAnswer.ValueType  # 4
-"""Not this call."""
+"""Deny this call."""
 Global___PermissionAnswer: _TypeAlias = PermissionAnswer  # noqa: Y015
 
 class _SessionScope:
@@ -327,24 +327,24 @@ class _SessionScope:
 class _SessionScopeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SessionScope.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     SESSION_SCOPE_UNSPECIFIED: _SessionScope.ValueType  # 0
-    """The project's."""
+    """Same as SESSION_SCOPE_PROJECT."""
     SESSION_SCOPE_PROJECT: _SessionScope.ValueType  # 1
-    """Those of one working directory."""
+    """Sessions of one working directory."""
     SESSION_SCOPE_ALL: _SessionScope.ValueType  # 2
-    """All."""
+    """All sessions."""
 
 class SessionScope(_SessionScope, metaclass=_SessionScopeEnumTypeWrapper):
     """---- sessions ----
 
-    Which sessions are meant.
+    A range of sessions.
     """
 
 SESSION_SCOPE_UNSPECIFIED: SessionScope.ValueType  # 0
-"""The project's."""
+"""Same as SESSION_SCOPE_PROJECT."""
 SESSION_SCOPE_PROJECT: SessionScope.ValueType  # 1
-"""Those of one working directory."""
+"""Sessions of one working directory."""
 SESSION_SCOPE_ALL: SessionScope.ValueType  # 2
-"""All."""
+"""All sessions."""
 Global___SessionScope: _TypeAlias = SessionScope  # noqa: Y015
 
 class _ExportFormat:
@@ -354,21 +354,21 @@ class _ExportFormat:
 class _ExportFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ExportFormat.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     EXPORT_FORMAT_UNSPECIFIED: _ExportFormat.ValueType  # 0
-    """As JSONL."""
+    """Same as EXPORT_FORMAT_JSONL."""
     EXPORT_FORMAT_JSONL: _ExportFormat.ValueType  # 1
     """Header, messages and compaction records."""
     EXPORT_FORMAT_HTML: _ExportFormat.ValueType  # 2
-    """A page to read."""
+    """A readable page."""
 
 class ExportFormat(_ExportFormat, metaclass=_ExportFormatEnumTypeWrapper):
-    """How a session is written out."""
+    """File format of an export."""
 
 EXPORT_FORMAT_UNSPECIFIED: ExportFormat.ValueType  # 0
-"""As JSONL."""
+"""Same as EXPORT_FORMAT_JSONL."""
 EXPORT_FORMAT_JSONL: ExportFormat.ValueType  # 1
 """Header, messages and compaction records."""
 EXPORT_FORMAT_HTML: ExportFormat.ValueType  # 2
-"""A page to read."""
+"""A readable page."""
 Global___ExportFormat: _TypeAlias = ExportFormat  # noqa: Y015
 
 @_typing.final
@@ -407,7 +407,7 @@ Global___Usage: _TypeAlias = Usage  # noqa: Y015
 
 @_typing.final
 class Error(_message.Message):
-    """A failure that a program can act on."""
+    """A failure, in a form that programs can handle."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -418,11 +418,11 @@ class Error(_message.Message):
     code: _builtins.str
     """A code of the error tree in UPPER_SNAKE, such as RATE_LIMIT, CONTEXT_OVERFLOW or STORAGE."""
     message: _builtins.str
-    """One sentence that names the value and what to do."""
+    """One sentence with the value and what to do."""
     retryable: _builtins.bool
-    """Whether the same request may succeed later."""
+    """True if the same request may succeed later."""
     context_window: _builtins.int
-    """The context window in tokens that an overflow told us; 0 is unknown."""
+    """Context window in tokens as reported by an overflow; 0 if unknown."""
     def __init__(
         self,
         *,
@@ -441,7 +441,7 @@ Global___Error: _TypeAlias = Error  # noqa: Y015
 
 @_typing.final
 class Image(_message.Message):
-    """An image in its own bytes."""
+    """An image."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -467,7 +467,7 @@ Global___Image: _TypeAlias = Image  # noqa: Y015
 
 @_typing.final
 class ContentBlock(_message.Message):
-    """One piece of a message; the order of pieces is the order in which they were said."""
+    """One piece of a message; the order of pieces is their order in the conversation."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -486,7 +486,7 @@ class ContentBlock(_message.Message):
 
     @_builtins.property
     def tool_call(self) -> Global___ToolCallBlock:
-        """A tool the model wants run."""
+        """A tool call of the model."""
 
     @_builtins.property
     def image(self) -> Global___Image:
@@ -494,7 +494,7 @@ class ContentBlock(_message.Message):
 
     @_builtins.property
     def opaque(self) -> Global___OpaqueBlock:
-        """Data that only its backend can read."""
+        """Data that only its backend understands."""
 
     def __init__(
         self,
@@ -576,7 +576,7 @@ class ToolCallBlock(_message.Message):
     arguments_json: _builtins.str
     """The arguments as the text of a JSON object."""
     invalid_arguments: _builtins.str
-    """The raw text when it was not a JSON object; arguments_json is then {} and the call is never run."""
+    """The raw text if it was not a JSON object; arguments_json is then {} and the call is never run."""
     def __init__(
         self,
         *,
@@ -595,7 +595,7 @@ Global___ToolCallBlock: _TypeAlias = ToolCallBlock  # noqa: Y015
 
 @_typing.final
 class OpaqueBlock(_message.Message):
-    """Provider data kept byte for byte, such as redacted thinking."""
+    """Provider data preserved byte for byte, such as redacted thinking."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -638,28 +638,28 @@ class Message(_message.Message):
     id: _builtins.str
     """The message's id."""
     role: Global___Role.ValueType
-    """Who speaks."""
+    """The author."""
     tool_call_id: _builtins.str
     """For ROLE_TOOL: the call it answers."""
     tool_name: _builtins.str
     """For ROLE_TOOL: the tool's name."""
     is_error: _builtins.bool
-    """For ROLE_TOOL: the result is an error."""
+    """For ROLE_TOOL: true if the result is an error."""
     diff: _builtins.str
-    """For ROLE_TOOL: a unified diff of what was changed, or would be in a dry run."""
+    """For ROLE_TOOL: a unified diff of the change, in a dry run of the proposed change."""
     stop_reason: Global___StopReason.ValueType
     """For ROLE_ASSISTANT: why the model stopped."""
     incomplete: _builtins.bool
-    """It was cut by a failure or an abort: kept, never sent back to a model."""
+    """True if it was truncated by a failure or an abort: stored, but never sent to a model again."""
     provider: _builtins.str
     """For ROLE_ASSISTANT: the provider that wrote it."""
     model: _builtins.str
     """For ROLE_ASSISTANT: the model that wrote it."""
     typed: _builtins.str
-    """For ROLE_USER: what was typed, when that was a command that was expanded to the content."""
+    """For ROLE_USER: the text as typed, if it was a command that expanded to the content."""
     @_builtins.property
     def content(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContentBlock]:
-        """Its pieces, in order."""
+        """The pieces, in order."""
 
     @_builtins.property
     def usage(self) -> Global___Usage:
@@ -667,7 +667,7 @@ class Message(_message.Message):
 
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """When it was recorded."""
+        """Time of recording."""
 
     def __init__(
         self,
@@ -697,7 +697,7 @@ Global___Message: _TypeAlias = Message  # noqa: Y015
 
 @_typing.final
 class CompactionSettings(_message.Message):
-    """How the context is compacted."""
+    """Compaction of the context."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -706,11 +706,11 @@ class CompactionSettings(_message.Message):
     KEEP_RECENT_TOKENS_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     enabled: _builtins.bool
-    """Whether it happens by itself."""
+    """Automatic compaction."""
     reserve_tokens: _builtins.int
-    """Tokens kept free at the top of the window."""
+    """Tokens of the window reserved for the answer."""
     keep_recent_tokens: _builtins.int
-    """Tokens of recent turns that are always kept."""
+    """Minimum tokens of recent turns that stay unchanged."""
     model: _builtins.str
     """The model that writes summaries, of the same provider; empty: the session's own."""
     def __init__(
@@ -746,7 +746,7 @@ Global___CompactionSettings: _TypeAlias = CompactionSettings  # noqa: Y015
 
 @_typing.final
 class SessionSettings(_message.Message):
-    """What a session can be set to; an absent field is left as it is."""
+    """Settings of a session; absent fields are unchanged."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -766,20 +766,20 @@ class SessionSettings(_message.Message):
     thinking: Global___ThinkingLevel.ValueType
     """The thinking level."""
     dry_run: _builtins.bool
-    """Whether tools that write only say what they would do."""
+    """Dry run: tools that write only describe what they would do."""
     system_prompt: _builtins.str
-    """A system prompt in place of the usual one."""
+    """A system prompt that replaces the default one."""
     permissions: Global___PermissionMode.ValueType
-    """What tools may do without asking."""
+    """The permission mode."""
     append_system_prompt: _builtins.str
-    """A text put after the system prompt; for a session that is made by this request."""
+    """A text appended to the system prompt; only for a session created by this request."""
     @_builtins.property
     def compaction(self) -> Global___CompactionSettings:
         """Compaction."""
 
     @_builtins.property
     def tools(self) -> Global___ToolSelection:
-        """The tools offered to the model; absent means all."""
+        """The tools offered to the model; absent: all."""
 
     def __init__(
         self,
@@ -823,14 +823,14 @@ Global___SessionSettings: _TypeAlias = SessionSettings  # noqa: Y015
 
 @_typing.final
 class ToolSelection(_message.Message):
-    """A choice among the registered tools."""
+    """A selection of the registered tools."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NAMES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Their names; an empty list offers none."""
+        """Names of the tools; an empty list offers none."""
 
     def __init__(
         self,
@@ -847,7 +847,7 @@ Global___ToolSelection: _TypeAlias = ToolSelection  # noqa: Y015
 
 @_typing.final
 class ProviderInfo(_message.Message):
-    """What a provider's model can do."""
+    """Capabilities of a provider's model."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -862,13 +862,13 @@ class ProviderInfo(_message.Message):
     model: _builtins.str
     """The model."""
     max_tokens: _builtins.int
-    """The most tokens it writes in one answer; 0 is unknown."""
+    """Maximum tokens of one answer; 0 if unknown."""
     context_window: _builtins.int
-    """Its context window in tokens; 0 is unknown."""
+    """Context window in tokens; 0 if unknown."""
     has_tool_call: _builtins.bool
-    """Whether it can call tools."""
+    """Support for tool calls."""
     has_images: _builtins.bool
-    """Whether it can see images."""
+    """Support for images."""
     def __init__(
         self,
         *,
@@ -889,7 +889,7 @@ Global___ProviderInfo: _TypeAlias = ProviderInfo  # noqa: Y015
 
 @_typing.final
 class QueuedText(_message.Message):
-    """A text that waits to be delivered, or that was handed back."""
+    """A text that waits for delivery, or was returned undelivered."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -898,13 +898,13 @@ class QueuedText(_message.Message):
     FOLLOW_UP_FIELD_NUMBER: _builtins.int
     TYPED_FIELD_NUMBER: _builtins.int
     message_id: _builtins.str
-    """The id of the message it becomes."""
+    """The id of its future message."""
     text: _builtins.str
     """The text."""
     follow_up: _builtins.bool
-    """Whether it is a follow-up rather than a steer."""
+    """True for a follow-up, false for a steer."""
     typed: _builtins.str
-    """What was written, when that was a command of which the text was made."""
+    """The text as typed, if it was a command that expanded to this text."""
     def __init__(
         self,
         *,
@@ -962,12 +962,14 @@ class AgentEvent(_message.Message):
     session_id: _builtins.str
     """The session."""
     run_id: _builtins.str
-    """The run; empty outside of one."""
+    """The run; empty outside a run."""
     sequence: _builtins.int
-    """Counts the session's events without a gap, from 1, within one epoch of the service. Heartbeat and Gap have 0."""
+    """Position among the session's events within one epoch of the service: from 1, without gaps. Heartbeat and Gap have
+    0.
+    """
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """When it was published."""
+        """Time of publication."""
 
     @_builtins.property
     def agent_start(self) -> Global___AgentStart:
@@ -991,7 +993,7 @@ class AgentEvent(_message.Message):
 
     @_builtins.property
     def tool_call(self) -> Global___ToolCall:
-        """A tool the model wants run, whole."""
+        """A complete tool call of the model."""
 
     @_builtins.property
     def message_end(self) -> Global___MessageEnd:
@@ -1015,11 +1017,11 @@ class AgentEvent(_message.Message):
 
     @_builtins.property
     def state_change(self) -> Global___StateChange:
-        """The agent went from one state to another."""
+        """The agent's state changed."""
 
     @_builtins.property
     def queue_update(self) -> Global___QueueUpdate:
-        """The texts that wait."""
+        """The queued texts."""
 
     @_builtins.property
     def compaction_start(self) -> Global___CompactionStart:
@@ -1031,7 +1033,7 @@ class AgentEvent(_message.Message):
 
     @_builtins.property
     def retry_scheduled(self) -> Global___RetryScheduled:
-        """A failed model call will be tried again."""
+        """A failed model call will be retried."""
 
     @_builtins.property
     def usage(self) -> Global___Usage:
@@ -1039,11 +1041,11 @@ class AgentEvent(_message.Message):
 
     @_builtins.property
     def notice(self) -> Global___Notice:
-        """A warning that a person should see."""
+        """A warning for the user."""
 
     @_builtins.property
     def permission_request(self) -> Global___PermissionRequest:
-        """A tool call waits for a person's answer."""
+        """A tool call waits for the user's answer."""
 
     @_builtins.property
     def gap(self) -> Global___Gap:
@@ -1051,11 +1053,11 @@ class AgentEvent(_message.Message):
 
     @_builtins.property
     def heartbeat(self) -> Global___Heartbeat:
-        """A sign of life on a remote stream."""
+        """Keep-alive of a remote stream."""
 
     @_builtins.property
     def permission_settled(self) -> Global___PermissionSettled:
-        """A permission request waits no more."""
+        """A permission request was settled."""
 
     def __init__(
         self,
@@ -1111,7 +1113,7 @@ class AgentStart(_message.Message):
     message_id: _builtins.str
     """The id of the user message."""
     typed: _builtins.str
-    """What was written, when that was a command of which the text was made."""
+    """The text as typed, if it was a command that expanded to this text."""
     def __init__(
         self,
         *,
@@ -1136,10 +1138,10 @@ class TurnStart(_message.Message):
     TURN_FIELD_NUMBER: _builtins.int
     DELIVERED_FIELD_NUMBER: _builtins.int
     turn: _builtins.int
-    """Counts the run's turns from 1."""
+    """Number of the turn in its run, from 1."""
     @_builtins.property
     def delivered(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueuedText]:
-        """Texts delivered with this turn: steers, or the follow-up that began it."""
+        """Texts delivered with this turn: steers, or the follow-up that started it."""
 
     def __init__(
         self,
@@ -1223,7 +1225,7 @@ Global___ThinkingDelta: _TypeAlias = ThinkingDelta  # noqa: Y015
 
 @_typing.final
 class ToolCall(_message.Message):
-    """A tool the model wants run."""
+    """A complete tool call of the model."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1238,7 +1240,7 @@ class ToolCall(_message.Message):
     arguments_json: _builtins.str
     """The arguments as the text of a JSON object."""
     invalid_arguments: _builtins.str
-    """The raw text when it was not a JSON object."""
+    """The raw text if it was not a JSON object."""
     def __init__(
         self,
         *,
@@ -1266,7 +1268,7 @@ class MessageEnd(_message.Message):
     USAGE_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     message_id: _builtins.str
-    """The message's id; empty when nothing was recorded."""
+    """The message's id; empty if nothing was recorded."""
     stop_reason: Global___StopReason.ValueType
     """Why the model stopped."""
     @_builtins.property
@@ -1275,7 +1277,7 @@ class MessageEnd(_message.Message):
 
     @_builtins.property
     def error(self) -> Global___Error:
-        """Set when the message was cut by a failure."""
+        """Set if a failure truncated the message."""
 
     def __init__(
         self,
@@ -1336,11 +1338,11 @@ class ToolOutput(_message.Message):
     name: _builtins.str
     """The tool's name."""
     text: _builtins.str
-    """What the model is told."""
+    """The text that the model receives."""
     is_error: _builtins.bool
-    """Whether it is an error."""
+    """True if it is an error."""
     diff: _builtins.str
-    """A unified diff of what was changed, or would be in a dry run."""
+    """A unified diff of the change, in a dry run of the proposed change."""
     message_id: _builtins.str
     """The id of the recorded message."""
     def __init__(
@@ -1394,10 +1396,10 @@ class AgentEnd(_message.Message):
     USAGE_FIELD_NUMBER: _builtins.int
     UNDELIVERED_FIELD_NUMBER: _builtins.int
     reason: Global___EndReason.ValueType
-    """How."""
+    """The outcome."""
     @_builtins.property
     def error(self) -> Global___Error:
-        """What failed."""
+        """The failure."""
 
     @_builtins.property
     def usage(self) -> Global___Usage:
@@ -1405,7 +1407,7 @@ class AgentEnd(_message.Message):
 
     @_builtins.property
     def undelivered(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueuedText]:
-        """Texts that were accepted and not delivered."""
+        """Texts that were accepted but not delivered."""
 
     def __init__(
         self,
@@ -1425,14 +1427,14 @@ Global___AgentEnd: _TypeAlias = AgentEnd  # noqa: Y015
 
 @_typing.final
 class StateChange(_message.Message):
-    """The agent went from one state to another."""
+    """The agent's state changed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     FROM_FIELD_NUMBER: _builtins.int
     TO_FIELD_NUMBER: _builtins.int
     to: Global___AgentState.ValueType
-    """After."""
+    """The new state."""
     def __init__(
         self,
         *,
@@ -1448,7 +1450,7 @@ Global___StateChange: _TypeAlias = StateChange  # noqa: Y015
 
 @_typing.final
 class QueueUpdate(_message.Message):
-    """The texts that wait, in full."""
+    """All queued texts."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1517,7 +1519,7 @@ class CompactionEnd(_message.Message):
     """The summary."""
     @_builtins.property
     def error(self) -> Global___Error:
-        """What failed; nothing was changed then."""
+        """The failure; nothing was changed then."""
 
     def __init__(
         self,
@@ -1536,7 +1538,7 @@ Global___CompactionEnd: _TypeAlias = CompactionEnd  # noqa: Y015
 
 @_typing.final
 class RetryScheduled(_message.Message):
-    """A failed model call will be tried again."""
+    """A failed model call will be retried."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1545,13 +1547,13 @@ class RetryScheduled(_message.Message):
     CODE_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     attempt: _builtins.int
-    """Which try comes next, from 2."""
+    """Number of the next attempt, from 2."""
     delay: _builtins.float
-    """Seconds until then."""
+    """Seconds until the next attempt."""
     code: _builtins.str
     """The failure's code."""
     message: _builtins.str
-    """What failed, in one sentence."""
+    """The failure, in one sentence."""
     def __init__(
         self,
         *,
@@ -1570,14 +1572,14 @@ Global___RetryScheduled: _TypeAlias = RetryScheduled  # noqa: Y015
 
 @_typing.final
 class Notice(_message.Message):
-    """A warning that a person should see."""
+    """A warning for the user."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     CODE_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     code: _builtins.str
-    """What it is about, in UPPER_SNAKE."""
+    """Subject of the warning in UPPER_SNAKE."""
     text: _builtins.str
     """One sentence."""
     def __init__(
@@ -1596,7 +1598,7 @@ Global___Notice: _TypeAlias = Notice  # noqa: Y015
 
 @_typing.final
 class PermissionRequest(_message.Message):
-    """A tool call waits for a person's answer."""
+    """A tool call waits for the user's answer."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1612,7 +1614,7 @@ class PermissionRequest(_message.Message):
     RULE_JSON_FIELD_NUMBER: _builtins.int
     RULE_FILE_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """Names it in AnswerPermission."""
+    """Identifies the request in AnswerPermission."""
     tool_call_id: _builtins.str
     """The call."""
     tool: _builtins.str
@@ -1620,19 +1622,19 @@ class PermissionRequest(_message.Message):
     arguments_json: _builtins.str
     """The arguments as the text of a JSON object."""
     reason: _builtins.str
-    """Why it is asked."""
+    """Reason for asking."""
     contained: _builtins.bool
-    """Whether the call would run in a sandbox; of the tools only bash does."""
+    """True if the call would run in a sandbox; only bash can."""
     outside: _builtins.bool
-    """Whether the call asks to run outside the sandbox that the session's commands run in."""
+    """True if the call requests to run outside the sandbox of the session's commands."""
     model_reason: _builtins.str
-    """With outside, the model's own words for why: one line, at most 200 characters. Untrusted text."""
+    """With outside, the model's own reason: one line, at most 200 characters. Untrusted text."""
     cwd: _builtins.str
-    """The directory that a command would run in; empty for other tools."""
+    """The working directory of a command; empty for other tools."""
     rule_json: _builtins.str
     """The rule that ALWAYS adds, as the text of a JSON object."""
     rule_file: _builtins.str
-    """The file whose permissions.always it is added to; empty when nothing is written, as for a call that holds a key."""
+    """The file whose permissions.always receives the rule; empty if nothing is written, as for a call with a key."""
     def __init__(
         self,
         *,
@@ -1658,7 +1660,7 @@ Global___PermissionRequest: _TypeAlias = PermissionRequest  # noqa: Y015
 
 @_typing.final
 class PermissionSettled(_message.Message):
-    """A permission request waits no more: somebody answered, or it was denied for want of an answer."""
+    """A permission request was settled: it was answered, or denied for lack of an answer."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1670,7 +1672,7 @@ class PermissionSettled(_message.Message):
     answer: Global___PermissionAnswer.ValueType
     """The answer that counts."""
     by: _builtins.str
-    """Who answered: person, nobody (nobody was there who could), timeout or abort."""
+    """Source of the answer: person, nobody (no connected client could answer), timeout or abort."""
     def __init__(
         self,
         *,
@@ -1688,7 +1690,7 @@ Global___PermissionSettled: _TypeAlias = PermissionSettled  # noqa: Y015
 
 @_typing.final
 class Gap(_message.Message):
-    """This subscriber lost events; GetMessages tells what they came to."""
+    """This subscriber lost events; GetMessages returns their outcome."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1714,7 +1716,7 @@ Global___Gap: _TypeAlias = Gap  # noqa: Y015
 
 @_typing.final
 class Heartbeat(_message.Message):
-    """A sign of life on a remote stream, every 5 s while a run is going on."""
+    """Keep-alive of a remote stream, every 5 s while a run is active."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1733,7 +1735,7 @@ Global___Heartbeat: _TypeAlias = Heartbeat  # noqa: Y015
 class PromptRequest(_message.Message):
     """---- Prompt ----
 
-    What Prompt takes.
+    Request of Prompt.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1747,31 +1749,31 @@ class PromptRequest(_message.Message):
     ATTACHMENTS_FIELD_NUMBER: _builtins.int
     MESSAGE_ID_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
-    """The session; empty makes one."""
+    """The session; empty creates one."""
     text: _builtins.str
     """The prompt."""
     cwd: _builtins.str
-    """The working directory of a session that this makes; absolute. Empty: the service's own."""
+    """The working directory of a session created by this request; absolute. Empty: the service's own."""
     message_id: _builtins.str
-    """The id of the message that the prompt becomes, chosen by the client: [A-Za-z0-9_-]{1,64}; empty: the service's own.
-    Sent again under the same id, a prompt that was accepted is answered ALREADY_EXISTS (ALREADY_ACCEPTED) and not run
-    a second time, so that a client whose connection was cut may repeat it.
+    """The id of the prompt's message, chosen by the client: [A-Za-z0-9_-]{1,64}; empty: chosen by the service. Makes the
+    request idempotent: if a prompt with this id was already accepted, the call fails with ALREADY_EXISTS
+    (ALREADY_ACCEPTED) and nothing runs twice, so a client may retry after a lost connection.
     """
     @_builtins.property
     def images(self) -> _containers.RepeatedCompositeFieldContainer[Global___Image]:
-        """Images that go with it."""
+        """Images sent with the text."""
 
     @_builtins.property
     def options(self) -> Global___PromptOptions:
-        """How to run it."""
+        """Options of the run."""
 
     @_builtins.property
     def settings(self) -> Global___SessionSettings:
-        """Settings of a session that this makes."""
+        """Settings of a session created by this request."""
 
     @_builtins.property
     def attachments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Texts that go with the prompt and follow it, such as files and piped input: no command takes them apart."""
+        """Texts that follow the prompt, such as files and piped input; they are never parsed as commands."""
 
     def __init__(
         self,
@@ -1795,7 +1797,7 @@ Global___PromptRequest: _TypeAlias = PromptRequest  # noqa: Y015
 
 @_typing.final
 class PromptOptions(_message.Message):
-    """How to run a prompt."""
+    """Options of a run."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1804,14 +1806,14 @@ class PromptOptions(_message.Message):
     EPHEMERAL_FIELD_NUMBER: _builtins.int
     ANSWERS_PERMISSIONS_FIELD_NUMBER: _builtins.int
     abort_on_disconnect: _builtins.bool
-    """Abort the run when this call is cancelled or its connection is lost."""
+    """Abort the run if this call is cancelled or its connection is lost."""
     batch: _builtins.bool
     """Send up to 64 events in one response."""
     ephemeral: _builtins.bool
-    """Do not write the session to disk; only for a session that this request makes."""
+    """Do not write the session to disk; only for a session created by this request."""
     answers_permissions: _builtins.bool
-    """This client answers PermissionRequest events while the stream is open. When no client does, they are denied: at
-    once if none did in this run, else 30 seconds after the last one went.
+    """This client answers PermissionRequest events while the stream is open. Without such a client they are denied: at
+    once if none was connected in this run, else 30 seconds after the last one disconnected.
     """
     def __init__(
         self,
@@ -1839,14 +1841,14 @@ class PromptResponse(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     MORE_FIELD_NUMBER: _builtins.int
     epoch: _builtins.str
-    """The service's epoch, with the first item: sequence numbers of another epoch mean nothing here."""
+    """The service's epoch, in the first item; sequence numbers are valid only within one epoch."""
     @_builtins.property
     def event(self) -> Global___AgentEvent:
         """An event."""
 
     @_builtins.property
     def more(self) -> _containers.RepeatedCompositeFieldContainer[Global___AgentEvent]:
-        """More events after event, when options.batch was set."""
+        """More events after event, if options.batch is set."""
 
     def __init__(
         self,
@@ -1867,7 +1869,7 @@ Global___PromptResponse: _TypeAlias = PromptResponse  # noqa: Y015
 class NewSessionRequest(_message.Message):
     """---- NewSession ----
 
-    What NewSession takes.
+    Request of NewSession.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1878,16 +1880,16 @@ class NewSessionRequest(_message.Message):
     SETTINGS_FIELD_NUMBER: _builtins.int
     EPHEMERAL_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
-    """The session; empty makes one."""
+    """The session; empty creates one."""
     name: _builtins.str
-    """A name for people."""
+    """A display name."""
     cwd: _builtins.str
     """The working directory; absolute. Empty: the service's own."""
     ephemeral: _builtins.bool
-    """Do not write the session to disk; only for a session that this request makes."""
+    """Do not write the session to disk; only for a session created by this request."""
     @_builtins.property
     def settings(self) -> Global___SessionSettings:
-        """Settings of a session that this makes."""
+        """Settings of a session created by this request."""
 
     def __init__(
         self,
@@ -1908,7 +1910,7 @@ Global___NewSessionRequest: _TypeAlias = NewSessionRequest  # noqa: Y015
 
 @_typing.final
 class NewSessionResponse(_message.Message):
-    """What NewSession returns."""
+    """Response of NewSession."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1919,7 +1921,7 @@ class NewSessionResponse(_message.Message):
     session_id: _builtins.str
     """The session."""
     origin: Global___SessionOrigin.ValueType
-    """How it was come by."""
+    """Its origin."""
     cwd: _builtins.str
     """Its working directory."""
     epoch: _builtins.str
@@ -1944,7 +1946,7 @@ Global___NewSessionResponse: _TypeAlias = NewSessionResponse  # noqa: Y015
 class GetMessagesRequest(_message.Message):
     """---- GetMessages ----
 
-    What GetMessages takes.
+    Request of GetMessages.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1955,9 +1957,9 @@ class GetMessagesRequest(_message.Message):
     session_id: _builtins.str
     """The session."""
     after: _builtins.str
-    """Return what follows this message id; empty: from the first."""
+    """Return messages after this message id; empty: from the first."""
     limit: _builtins.int
-    """At most this many; 0 means 1,000, and a response never exceeds 16 MiB."""
+    """Maximum messages; 0 means 1,000. A response never exceeds 16 MiB."""
     def __init__(
         self,
         *,
@@ -1975,7 +1977,7 @@ Global___GetMessagesRequest: _TypeAlias = GetMessagesRequest  # noqa: Y015
 
 @_typing.final
 class GetMessagesResponse(_message.Message):
-    """What GetMessages returns."""
+    """Response of GetMessages."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1984,9 +1986,9 @@ class GetMessagesResponse(_message.Message):
     SEQUENCE_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     has_more: _builtins.bool
-    """Whether more follow."""
+    """True if more follow."""
     sequence: _builtins.int
-    """The sequence of the last event this snapshot contains."""
+    """The sequence of the last event in this snapshot."""
     epoch: _builtins.str
     """The service's epoch."""
     @_builtins.property
@@ -2013,7 +2015,7 @@ Global___GetMessagesResponse: _TypeAlias = GetMessagesResponse  # noqa: Y015
 class GetStateRequest(_message.Message):
     """---- GetState ----
 
-    What GetState takes.
+    Request of GetState.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -2036,7 +2038,7 @@ Global___GetStateRequest: _TypeAlias = GetStateRequest  # noqa: Y015
 
 @_typing.final
 class GetStateResponse(_message.Message):
-    """What GetState returns."""
+    """Response of GetState."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2064,13 +2066,13 @@ class GetStateResponse(_message.Message):
     session_id: _builtins.str
     """The session."""
     name: _builtins.str
-    """A name for people."""
+    """A display name."""
     cwd: _builtins.str
     """The working directory."""
     state: Global___AgentState.ValueType
-    """What the agent is doing."""
+    """The agent's state."""
     run_id: _builtins.str
-    """The run that is going on; empty when there is none."""
+    """The active run; empty if none."""
     context_tokens: _builtins.int
     """Estimated tokens of the context."""
     sequence: _builtins.int
@@ -2080,44 +2082,46 @@ class GetStateResponse(_message.Message):
     version: _builtins.str
     """The service's version."""
     message_count: _builtins.int
-    """How many messages the session holds."""
+    """Number of messages in the session."""
     provider_reason: _builtins.str
-    """Why this provider was chosen, in one sentence; empty when it was named."""
+    """Reason why this provider was detected, in one sentence; empty if it was configured."""
     cost: _builtins.float
-    """What the answers and the last summary cost so far by the configured prices, in US dollars; absent when no model of
-    the session has one. GetStats knows all summaries.
+    """Cost of the answers and the last summary by the configured prices, in US dollars; absent if no model of the
+    session has a price. GetStats includes all summaries.
     """
     refused_calls: _builtins.int
-    """Calls without the service's token that it refused since it started."""
+    """Calls refused since the service started because they lacked its token."""
     full_seconds: _builtins.int
-    """Seconds since it started in which it accepted no more connections from the network; looked at every 5 s, on Linux."""
+    """Seconds since the service started during which it accepted no further network connections; sampled every 5 s, on
+    Linux.
+    """
     @_builtins.property
     def settings(self) -> Global___SessionSettings:
-        """How the session is set."""
+        """The session's settings."""
 
     @_builtins.property
     def provider(self) -> Global___ProviderInfo:
-        """What the model can do."""
+        """Capabilities of the model."""
 
     @_builtins.property
     def steering(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueuedText]:
-        """Texts that wait for delivery after the current tools."""
+        """Texts to deliver after the current tools."""
 
     @_builtins.property
     def follow_ups(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueuedText]:
-        """Texts that wait for the end of the run."""
+        """Texts to deliver at the end of the run."""
 
     @_builtins.property
     def dropped(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Events dropped, for each present subscriber."""
+        """Events dropped, per current subscriber."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What loading the session's file had to skip."""
+        """Problems found while loading the session's file, such as skipped lines."""
 
     @_builtins.property
     def permission_requests(self) -> _containers.RepeatedCompositeFieldContainer[Global___PermissionRequest]:
-        """Tool calls that wait for a person's answer, oldest first."""
+        """Tool calls that wait for the user's answer, oldest first."""
 
     def __init__(
         self,
@@ -2158,7 +2162,7 @@ Global___GetStateResponse: _TypeAlias = GetStateResponse  # noqa: Y015
 class GetStatsRequest(_message.Message):
     """---- GetStats ----
 
-    What GetStats takes.
+    Request of GetStats.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -2181,7 +2185,7 @@ Global___GetStatsRequest: _TypeAlias = GetStatsRequest  # noqa: Y015
 
 @_typing.final
 class NamedUsage(_message.Message):
-    """Tokens under a name."""
+    """Tokens by name."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2193,14 +2197,14 @@ class NamedUsage(_message.Message):
     name: _builtins.str
     """A model or a tool."""
     count: _builtins.int
-    """How often."""
+    """Number of calls."""
     seconds: _builtins.float
     """Seconds spent."""
     cost: _builtins.float
-    """Of a model for which a price is configured: what the tokens cost, in US dollars."""
+    """Cost of the tokens in US dollars, for a model with a configured price."""
     @_builtins.property
     def usage(self) -> Global___Usage:
-        """Its tokens; of a tool those that its results brought into the context, estimated, as input."""
+        """Tokens; for a tool, the estimated tokens that its results added to the context, as input."""
 
     def __init__(
         self,
@@ -2245,22 +2249,22 @@ class CompactionRecord(_message.Message):
     summary: _builtins.str
     """The summary."""
     model: _builtins.str
-    """The model that wrote it."""
+    """The model that wrote the summary."""
     @_builtins.property
     def read_files(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Files read until then."""
+        """Files read before the compaction."""
 
     @_builtins.property
     def modified_files(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Files modified until then."""
+        """Files modified before the compaction."""
 
     @_builtins.property
     def usage(self) -> Global___Usage:
-        """What it cost."""
+        """Tokens of the summary."""
 
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """When."""
+        """The time."""
 
     def __init__(
         self,
@@ -2285,7 +2289,7 @@ Global___CompactionRecord: _TypeAlias = CompactionRecord  # noqa: Y015
 
 @_typing.final
 class GetStatsResponse(_message.Message):
-    """What GetStats returns."""
+    """Response of GetStats."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2307,19 +2311,19 @@ class GetStatsResponse(_message.Message):
     session_id: _builtins.str
     """The session."""
     thinking_tokens: _builtins.int
-    """The part of output that was thinking, where it is known."""
+    """The part of the output that was thinking, if known."""
     context_tokens: _builtins.int
     """Tokens of the context."""
     context_window: _builtins.int
-    """The window; 0 is unknown."""
+    """The context window in tokens; 0 if unknown."""
     skipped_lines: _builtins.int
     """Lines of the file that could not be read."""
     dropped_events: _builtins.int
     """Events dropped by subscribers."""
     cost: _builtins.float
-    """What the models with a configured price cost together, in US dollars; absent when none has one."""
+    """Total cost in US dollars of the models with a configured price; absent if none has one."""
     provider_reason: _builtins.str
-    """Why this provider was chosen, in one sentence; empty when it was named."""
+    """Reason why this provider was detected, in one sentence; empty if it was configured."""
     @_builtins.property
     def usage(self) -> Global___Usage:
         """Tokens of all model calls."""
@@ -2338,15 +2342,15 @@ class GetStatsResponse(_message.Message):
 
     @_builtins.property
     def created(self) -> _timestamp_pb2.Timestamp:
-        """When it was made."""
+        """Time of creation."""
 
     @_builtins.property
     def updated(self) -> _timestamp_pb2.Timestamp:
-        """When it last changed."""
+        """Time of the last change."""
 
     @_builtins.property
     def permissions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PermissionDecision]:
-        """Decisions about calls that were asked about, oldest first; of more than 1,000 the newest."""
+        """Decisions about permission requests, oldest first; at most the newest 1,000."""
 
     def __init__(
         self,
@@ -2379,7 +2383,7 @@ Global___GetStatsResponse: _TypeAlias = GetStatsResponse  # noqa: Y015
 
 @_typing.final
 class PermissionDecision(_message.Message):
-    """How a permission request was settled."""
+    """A settled permission request."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2393,18 +2397,18 @@ class PermissionDecision(_message.Message):
     tool: _builtins.str
     """The tool's name."""
     call: _builtins.str
-    """The command, the path or the arguments of the call, on one line and cut."""
+    """The command, path or arguments of the call, on one line and truncated."""
     reason: _builtins.str
-    """Why it was asked."""
+    """Reason for asking."""
     answer: Global___PermissionAnswer.ValueType
     """The answer."""
     by: _builtins.str
-    """Who answered: person, nobody, timeout, abort or restart."""
+    """Source of the answer: person, nobody, timeout, abort or restart."""
     text: _builtins.str
-    """What the person said to the model with a no."""
+    """Message to the model from a user who answered no."""
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """When."""
+        """The time."""
 
     def __init__(
         self,
@@ -2429,7 +2433,7 @@ Global___PermissionDecision: _TypeAlias = PermissionDecision  # noqa: Y015
 class SteerRequest(_message.Message):
     """---- Steer, FollowUp, Abort ----
 
-    What Steer takes.
+    Request of Steer.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -2443,7 +2447,7 @@ class SteerRequest(_message.Message):
     """The text."""
     @_builtins.property
     def images(self) -> _containers.RepeatedCompositeFieldContainer[Global___Image]:
-        """Images that go with it."""
+        """Images sent with the text."""
 
     def __init__(
         self,
@@ -2462,13 +2466,13 @@ Global___SteerRequest: _TypeAlias = SteerRequest  # noqa: Y015
 
 @_typing.final
 class SteerResponse(_message.Message):
-    """What Steer returns: the text is on disk."""
+    """Response of Steer; the text is on disk."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     MESSAGE_ID_FIELD_NUMBER: _builtins.int
     message_id: _builtins.str
-    """The id of the message that it becomes."""
+    """The id of its future message."""
     def __init__(
         self,
         *,
@@ -2484,7 +2488,7 @@ Global___SteerResponse: _TypeAlias = SteerResponse  # noqa: Y015
 
 @_typing.final
 class FollowUpRequest(_message.Message):
-    """What FollowUp takes."""
+    """Request of FollowUp."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2497,7 +2501,7 @@ class FollowUpRequest(_message.Message):
     """The text."""
     @_builtins.property
     def images(self) -> _containers.RepeatedCompositeFieldContainer[Global___Image]:
-        """Images that go with it."""
+        """Images sent with the text."""
 
     def __init__(
         self,
@@ -2516,13 +2520,13 @@ Global___FollowUpRequest: _TypeAlias = FollowUpRequest  # noqa: Y015
 
 @_typing.final
 class FollowUpResponse(_message.Message):
-    """What FollowUp returns: the text is on disk."""
+    """Response of FollowUp; the text is on disk."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     MESSAGE_ID_FIELD_NUMBER: _builtins.int
     message_id: _builtins.str
-    """The id of the message that it becomes."""
+    """The id of its future message."""
     def __init__(
         self,
         *,
@@ -2538,7 +2542,7 @@ Global___FollowUpResponse: _TypeAlias = FollowUpResponse  # noqa: Y015
 
 @_typing.final
 class AbortRequest(_message.Message):
-    """What Abort takes."""
+    """Request of Abort."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2560,13 +2564,13 @@ Global___AbortRequest: _TypeAlias = AbortRequest  # noqa: Y015
 
 @_typing.final
 class AbortResponse(_message.Message):
-    """What Abort returns."""
+    """Response of Abort."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     WAS_RUNNING_FIELD_NUMBER: _builtins.int
     was_running: _builtins.bool
-    """Whether a run was going on."""
+    """True if a run was active."""
     def __init__(
         self,
         *,
@@ -2584,7 +2588,7 @@ Global___AbortResponse: _TypeAlias = AbortResponse  # noqa: Y015
 class StreamEventsRequest(_message.Message):
     """---- StreamEvents ----
 
-    What StreamEvents takes.
+    Request of StreamEvents.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -2597,14 +2601,14 @@ class StreamEventsRequest(_message.Message):
     session_id: _builtins.str
     """The session."""
     after_sequence: _builtins.int
-    """Replay what follows this sequence; absent: live events alone."""
+    """Replay events after this sequence; absent: live events only."""
     epoch: _builtins.str
-    """The epoch that after_sequence belongs to; another one gives a Gap and the whole run."""
+    """The epoch of after_sequence; if it differs from the service's, the stream starts with a Gap and the whole run."""
     batch: _builtins.bool
     """Send up to 64 events in one response."""
     answers_permissions: _builtins.bool
-    """This client answers PermissionRequest events while the stream is open. When no client does, they are denied: at
-    once if none did in this run, else 30 seconds after the last one went.
+    """This client answers PermissionRequest events while the stream is open. Without such a client they are denied: at
+    once if none was connected in this run, else 30 seconds after the last one disconnected.
     """
     def __init__(
         self,
@@ -2635,14 +2639,14 @@ class StreamEventsResponse(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     MORE_FIELD_NUMBER: _builtins.int
     epoch: _builtins.str
-    """The service's epoch, with the first item."""
+    """The service's epoch, in the first item."""
     @_builtins.property
     def event(self) -> Global___AgentEvent:
         """An event."""
 
     @_builtins.property
     def more(self) -> _containers.RepeatedCompositeFieldContainer[Global___AgentEvent]:
-        """More events after event, when batch was set."""
+        """More events after event, if batch is set."""
 
     def __init__(
         self,
@@ -2661,7 +2665,7 @@ Global___StreamEventsResponse: _TypeAlias = StreamEventsResponse  # noqa: Y015
 
 @_typing.final
 class AnswerPermissionRequest(_message.Message):
-    """What AnswerPermission takes."""
+    """Request of AnswerPermission."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2676,7 +2680,7 @@ class AnswerPermissionRequest(_message.Message):
     answer: Global___PermissionAnswer.ValueType
     """The answer."""
     text: _builtins.str
-    """With NO: a text for the model."""
+    """With NO: a message for the model."""
     def __init__(
         self,
         *,
@@ -2695,7 +2699,7 @@ Global___AnswerPermissionRequest: _TypeAlias = AnswerPermissionRequest  # noqa: 
 
 @_typing.final
 class AnswerPermissionResponse(_message.Message):
-    """What AnswerPermission returns."""
+    """Response of AnswerPermission."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2727,13 +2731,13 @@ class AllowedCall(_message.Message):
     tool: _builtins.str
     """The tool's name."""
     subject: _builtins.str
-    """For bash the command, for a file tool the directory, for any other tool its arguments as the text of a JSON object."""
+    """For bash the command, for a file tool the directory, for any other tool its arguments as JSON text of an object."""
     cwd: _builtins.str
-    """The directory that it was allowed in."""
+    """The working directory in which it was allowed."""
     uncontained: _builtins.bool
-    """For bash, whether it was allowed outside the sandbox."""
+    """For bash, true if it was allowed outside the sandbox."""
     always: _builtins.bool
-    """Whether it is allowed always; else it is allowed for the session."""
+    """True if it is allowed always, false if only for the session."""
     def __init__(
         self,
         *,
@@ -2753,13 +2757,13 @@ Global___AllowedCall: _TypeAlias = AllowedCall  # noqa: Y015
 
 @_typing.final
 class ListPermissionsRequest(_message.Message):
-    """What ListPermissions takes."""
+    """Request of ListPermissions."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     SESSION_ID_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
-    """The session; empty lists only what is allowed always."""
+    """The session; empty lists only calls that are always allowed."""
     def __init__(
         self,
         *,
@@ -2775,17 +2779,17 @@ Global___ListPermissionsRequest: _TypeAlias = ListPermissionsRequest  # noqa: Y0
 
 @_typing.final
 class ListPermissionsResponse(_message.Message):
-    """What ListPermissions returns."""
+    """Response of ListPermissions."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     CALLS_FIELD_NUMBER: _builtins.int
     FILE_FIELD_NUMBER: _builtins.int
     file: _builtins.str
-    """The file that keeps what is allowed always; empty when nothing is kept."""
+    """The file that stores calls that are always allowed; empty if nothing is stored."""
     @_builtins.property
     def calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___AllowedCall]:
-        """What is allowed always, then what is allowed for the session, each sorted."""
+        """Calls that are always allowed, then those allowed for the session, each sorted."""
 
     def __init__(
         self,
@@ -2803,14 +2807,14 @@ Global___ListPermissionsResponse: _TypeAlias = ListPermissionsResponse  # noqa: 
 
 @_typing.final
 class RevokePermissionRequest(_message.Message):
-    """What RevokePermission takes."""
+    """Request of RevokePermission."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     SESSION_ID_FIELD_NUMBER: _builtins.int
     CALL_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
-    """The session, for a call that is allowed for it alone."""
+    """The session, for a call that is allowed only for it."""
     @_builtins.property
     def call(self) -> Global___AllowedCall:
         """The call, as ListPermissions returns it."""
@@ -2831,7 +2835,7 @@ Global___RevokePermissionRequest: _TypeAlias = RevokePermissionRequest  # noqa: 
 
 @_typing.final
 class RevokePermissionResponse(_message.Message):
-    """What RevokePermission returns."""
+    """Response of RevokePermission."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2850,7 +2854,7 @@ Global___RevokePermissionResponse: _TypeAlias = RevokePermissionResponse  # noqa
 class CompactRequest(_message.Message):
     """---- Compact ----
 
-    What Compact takes.
+    Request of Compact.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -2860,7 +2864,7 @@ class CompactRequest(_message.Message):
     session_id: _builtins.str
     """The session."""
     instructions: _builtins.str
-    """What the summary should heed."""
+    """Instructions for the summary."""
     def __init__(
         self,
         *,
@@ -2903,7 +2907,7 @@ Global___CompactResponse: _TypeAlias = CompactResponse  # noqa: Y015
 class ConfigureSessionRequest(_message.Message):
     """---- ConfigureSession ----
 
-    What ConfigureSession takes.
+    Request of ConfigureSession.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -2914,10 +2918,10 @@ class ConfigureSessionRequest(_message.Message):
     session_id: _builtins.str
     """The session."""
     name: _builtins.str
-    """A name for people."""
+    """A display name."""
     @_builtins.property
     def settings(self) -> Global___SessionSettings:
-        """What to change."""
+        """The changes."""
 
     def __init__(
         self,
@@ -2938,14 +2942,14 @@ Global___ConfigureSessionRequest: _TypeAlias = ConfigureSessionRequest  # noqa: 
 
 @_typing.final
 class ConfigureSessionResponse(_message.Message):
-    """What ConfigureSession returns."""
+    """Response of ConfigureSession."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     SETTINGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def settings(self) -> Global___SessionSettings:
-        """How the session is set now."""
+        """The session's settings after the change."""
 
     def __init__(
         self,
@@ -2964,7 +2968,7 @@ Global___ConfigureSessionResponse: _TypeAlias = ConfigureSessionResponse  # noqa
 class BranchSessionRequest(_message.Message):
     """---- branch, fork, rebase, merge ----
 
-    What BranchSession takes.
+    Request of BranchSession.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -2993,7 +2997,7 @@ Global___BranchSessionRequest: _TypeAlias = BranchSessionRequest  # noqa: Y015
 
 @_typing.final
 class BranchSessionResponse(_message.Message):
-    """What BranchSession returns."""
+    """Response of BranchSession."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -3015,7 +3019,7 @@ Global___BranchSessionResponse: _TypeAlias = BranchSessionResponse  # noqa: Y015
 
 @_typing.final
 class ForkSessionRequest(_message.Message):
-    """What ForkSession takes."""
+    """Request of ForkSession."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -3037,7 +3041,7 @@ Global___ForkSessionRequest: _TypeAlias = ForkSessionRequest  # noqa: Y015
 
 @_typing.final
 class ForkSessionResponse(_message.Message):
-    """What ForkSession returns."""
+    """Response of ForkSession."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -3059,7 +3063,7 @@ Global___ForkSessionResponse: _TypeAlias = ForkSessionResponse  # noqa: Y015
 
 @_typing.final
 class RebaseSessionRequest(_message.Message):
-    """What RebaseSession takes."""
+    """Request of RebaseSession."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -3069,10 +3073,10 @@ class RebaseSessionRequest(_message.Message):
     session_id: _builtins.str
     """The session."""
     squash: _builtins.bool
-    """Replace the rest by a summary that the model writes."""
+    """Replace the other messages with a summary that the model writes."""
     @_builtins.property
     def indices(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The messages to take, by index."""
+        """Indices of the messages to copy."""
 
     def __init__(
         self,
@@ -3091,17 +3095,17 @@ Global___RebaseSessionRequest: _TypeAlias = RebaseSessionRequest  # noqa: Y015
 
 @_typing.final
 class RebaseSessionResponse(_message.Message):
-    """What RebaseSession returns."""
+    """Response of RebaseSession."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     SESSION_ID_FIELD_NUMBER: _builtins.int
     ADDED_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
-    """The session made."""
+    """The created session."""
     @_builtins.property
     def added(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Indices of messages that were taken though they were not named: a call and its results stay together."""
+        """Indices of messages that were added because a call and its results stay together."""
 
     def __init__(
         self,
@@ -3119,7 +3123,7 @@ Global___RebaseSessionResponse: _TypeAlias = RebaseSessionResponse  # noqa: Y015
 
 @_typing.final
 class MergeSessionRequest(_message.Message):
-    """What MergeSession takes."""
+    """Request of MergeSession."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -3127,11 +3131,11 @@ class MergeSessionRequest(_message.Message):
     OTHER_SESSION_ID_FIELD_NUMBER: _builtins.int
     SUMMARY_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
-    """The session that is continued."""
+    """The session to continue."""
     other_session_id: _builtins.str
-    """The session that is brought in."""
+    """The session to merge into it."""
     summary: _builtins.bool
-    """Condense the other's messages instead of appending them."""
+    """Summarize the other session's messages instead of appending them."""
     def __init__(
         self,
         *,
@@ -3149,7 +3153,7 @@ Global___MergeSessionRequest: _TypeAlias = MergeSessionRequest  # noqa: Y015
 
 @_typing.final
 class MergeSessionResponse(_message.Message):
-    """What MergeSession returns."""
+    """Response of MergeSession."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -3171,7 +3175,7 @@ Global___MergeSessionResponse: _TypeAlias = MergeSessionResponse  # noqa: Y015
 
 @_typing.final
 class SessionSummary(_message.Message):
-    """A saved session in short."""
+    """Summary of a saved session."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -3189,9 +3193,9 @@ class SessionSummary(_message.Message):
     session_id: _builtins.str
     """Its id."""
     parent_id: _builtins.str
-    """Its parent's id; empty when it has none."""
+    """Its parent's id; empty if it has none."""
     name: _builtins.str
-    """A name for people."""
+    """A display name."""
     cwd: _builtins.str
     """The working directory."""
     title: _builtins.str
@@ -3201,16 +3205,16 @@ class SessionSummary(_message.Message):
     model: _builtins.str
     """The model."""
     active: _builtins.bool
-    """Whether it is in memory."""
+    """True if it is in memory."""
     found: _builtins.str
-    """The line in which the text of a search was said, cut around it; empty when the name alone holds it."""
+    """The line that matches a search, truncated around the match; empty if only the name matches."""
     @_builtins.property
     def created(self) -> _timestamp_pb2.Timestamp:
-        """When it was made."""
+        """Time of creation."""
 
     @_builtins.property
     def updated(self) -> _timestamp_pb2.Timestamp:
-        """When it last changed."""
+        """Time of the last change."""
 
     def __init__(
         self,
@@ -3237,7 +3241,7 @@ Global___SessionSummary: _TypeAlias = SessionSummary  # noqa: Y015
 
 @_typing.final
 class ListSessionsRequest(_message.Message):
-    """What ListSessions takes."""
+    """Request of ListSessions."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -3246,13 +3250,13 @@ class ListSessionsRequest(_message.Message):
     LIMIT_FIELD_NUMBER: _builtins.int
     SEARCH_FIELD_NUMBER: _builtins.int
     scope: Global___SessionScope.ValueType
-    """Which sessions."""
+    """The range of sessions."""
     cwd: _builtins.str
     """The working directory of the project."""
     limit: _builtins.int
-    """At most this many; 0 means 1,000."""
+    """Maximum sessions; 0 means 1,000."""
     search: _builtins.str
-    """A text that a message, or the name, must contain, whatever the case of its letters."""
+    """A text that a message or the name must contain; case is ignored."""
     def __init__(
         self,
         *,
@@ -3271,7 +3275,7 @@ Global___ListSessionsRequest: _TypeAlias = ListSessionsRequest  # noqa: Y015
 
 @_typing.final
 class ListSessionsResponse(_message.Message):
-    """What ListSessions returns."""
+    """Response of ListSessions."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -3295,7 +3299,7 @@ Global___ListSessionsResponse: _TypeAlias = ListSessionsResponse  # noqa: Y015
 
 @_typing.final
 class DeleteSessionRequest(_message.Message):
-    """What DeleteSession takes."""
+    """Request of DeleteSession."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -3317,7 +3321,7 @@ Global___DeleteSessionRequest: _TypeAlias = DeleteSessionRequest  # noqa: Y015
 
 @_typing.final
 class DeleteSessionResponse(_message.Message):
-    """What DeleteSession returns."""
+    """Response of DeleteSession."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -3334,14 +3338,14 @@ Global___DeleteSessionResponse: _TypeAlias = DeleteSessionResponse  # noqa: Y015
 
 @_typing.final
 class GetSessionTreeRequest(_message.Message):
-    """What GetSessionTree takes."""
+    """Request of GetSessionTree."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     SCOPE_FIELD_NUMBER: _builtins.int
     CWD_FIELD_NUMBER: _builtins.int
     scope: Global___SessionScope.ValueType
-    """Which sessions."""
+    """The range of sessions."""
     cwd: _builtins.str
     """The working directory of the project."""
     def __init__(
@@ -3360,7 +3364,7 @@ Global___GetSessionTreeRequest: _TypeAlias = GetSessionTreeRequest  # noqa: Y015
 
 @_typing.final
 class SessionTreeNode(_message.Message):
-    """One row of the tree, with what is needed to draw it."""
+    """One row of the tree, with its layout."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -3370,9 +3374,9 @@ class SessionTreeNode(_message.Message):
     LAST_FIELD_NUMBER: _builtins.int
     MARK_FIELD_NUMBER: _builtins.int
     indent: _builtins.int
-    """How far it is indented, in steps."""
+    """Indentation in steps."""
     last: _builtins.bool
-    """Whether it is the last child of its parent."""
+    """True if it is the last child of its parent."""
     mark: _builtins.str
     """A mark: parent missing, or part of a cycle."""
     @_builtins.property
@@ -3381,7 +3385,7 @@ class SessionTreeNode(_message.Message):
 
     @_builtins.property
     def gutters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bool]:
-        """For each step, whether a line goes on through it."""
+        """For each step, whether a vertical line runs through it."""
 
     def __init__(
         self,
@@ -3402,7 +3406,7 @@ Global___SessionTreeNode: _TypeAlias = SessionTreeNode  # noqa: Y015
 
 @_typing.final
 class GetSessionTreeResponse(_message.Message):
-    """What GetSessionTree returns."""
+    """Response of GetSessionTree."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -3426,7 +3430,7 @@ Global___GetSessionTreeResponse: _TypeAlias = GetSessionTreeResponse  # noqa: Y0
 
 @_typing.final
 class ExportSessionRequest(_message.Message):
-    """What ExportSession takes."""
+    """Request of ExportSession."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -3484,10 +3488,10 @@ class ImportSessionRequest(_message.Message):
     chunk: _builtins.bytes
     """The next bytes of the file."""
     cwd: _builtins.str
-    """The working directory, with the first item; absolute."""
+    """The working directory, in the first item; absolute."""
     size: _builtins.int
-    """Bytes of the whole file, with the first item; a stream of another length is refused, so that a cut one is noticed.
-    0: not known.
+    """Size of the whole file in bytes, in the first item; 0 if unknown. A stream of another length is refused, so that a
+    truncated one is noticed.
     """
     def __init__(
         self,
@@ -3506,7 +3510,7 @@ Global___ImportSessionRequest: _TypeAlias = ImportSessionRequest  # noqa: Y015
 
 @_typing.final
 class ImportSessionResponse(_message.Message):
-    """What ImportSession returns."""
+    """Response of ImportSession."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -3515,15 +3519,15 @@ class ImportSessionResponse(_message.Message):
     SYSTEM_PROMPT_FIELD_NUMBER: _builtins.int
     SYSTEM_PROMPT_CHARACTERS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
-    """The session made."""
+    """The created session."""
     skipped_lines: _builtins.int
     """Lines that could not be read."""
     system_prompt: _builtins.str
-    """The beginning of the system prompt that the file brings, at most 4,000 characters; empty if a session made here has
-    the same.
+    """The beginning of the imported system prompt, at most 4,000 characters; empty if it equals the one of a session
+    created here.
     """
     system_prompt_characters: _builtins.int
-    """Characters of that system prompt."""
+    """Length of that system prompt in characters."""
     def __init__(
         self,
         *,
@@ -3544,14 +3548,14 @@ Global___ImportSessionResponse: _TypeAlias = ImportSessionResponse  # noqa: Y015
 class ListModelsRequest(_message.Message):
     """---- models, commands, tools, files ----
 
-    What ListModels takes.
+    Request of ListModels.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PROVIDER_FIELD_NUMBER: _builtins.int
     provider: _builtins.str
-    """A configured provider's id; empty: the one in force."""
+    """A configured provider's id; empty: the selected one."""
     def __init__(
         self,
         *,
@@ -3576,7 +3580,7 @@ class Model(_message.Message):
     name: _builtins.str
     """Its name."""
     context_window: _builtins.int
-    """Its context window in tokens; 0 is unknown."""
+    """Context window in tokens; 0 if unknown."""
     def __init__(
         self,
         *,
@@ -3593,14 +3597,14 @@ Global___Model: _TypeAlias = Model  # noqa: Y015
 
 @_typing.final
 class ListModelsResponse(_message.Message):
-    """What ListModels returns."""
+    """Response of ListModels."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     MODELS_FIELD_NUMBER: _builtins.int
     PROVIDER_FIELD_NUMBER: _builtins.int
     provider: _builtins.str
-    """The provider asked."""
+    """The provider of these models."""
     @_builtins.property
     def models(self) -> _containers.RepeatedCompositeFieldContainer[Global___Model]:
         """In the provider's order."""
@@ -3621,16 +3625,16 @@ Global___ListModelsResponse: _TypeAlias = ListModelsResponse  # noqa: Y015
 
 @_typing.final
 class ListCommandsRequest(_message.Message):
-    """What ListCommands takes."""
+    """Request of ListCommands."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     SESSION_ID_FIELD_NUMBER: _builtins.int
     CWD_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
-    """The session whose project is looked at; empty: cwd."""
+    """The session whose project is searched; empty: use cwd."""
     cwd: _builtins.str
-    """The working directory whose project is looked at, when there is no session yet; empty: the user's own."""
+    """The working directory whose project is searched if no session exists yet; empty: only the user's own commands."""
     def __init__(
         self,
         *,
@@ -3655,7 +3659,7 @@ class Command(_message.Message):
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     SOURCE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Its name, without the slash; of a skill `skill:` and its name, which alone will do where no template has it."""
+    """Its name without the slash. A skill is `skill:` and its name; the name alone works if no template has it."""
     description: _builtins.str
     """One sentence."""
     source: _builtins.str
@@ -3677,7 +3681,7 @@ Global___Command: _TypeAlias = Command  # noqa: Y015
 
 @_typing.final
 class ListCommandsResponse(_message.Message):
-    """What ListCommands returns."""
+    """Response of ListCommands."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -3689,7 +3693,7 @@ class ListCommandsResponse(_message.Message):
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What could not be offered, and why; one sentence each."""
+        """Commands that could not be loaded and why, one sentence each."""
 
     def __init__(
         self,
@@ -3707,7 +3711,7 @@ Global___ListCommandsResponse: _TypeAlias = ListCommandsResponse  # noqa: Y015
 
 @_typing.final
 class RunToolRequest(_message.Message):
-    """What RunTool takes."""
+    """Request of RunTool."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -3722,7 +3726,7 @@ class RunToolRequest(_message.Message):
     arguments_json: _builtins.str
     """The arguments as the text of a JSON object."""
     silent: _builtins.bool
-    """Do not tell the model."""
+    """Do not send the result to the model."""
     def __init__(
         self,
         *,
@@ -3765,7 +3769,7 @@ Global___RunToolResponse: _TypeAlias = RunToolResponse  # noqa: Y015
 
 @_typing.final
 class ListFilesRequest(_message.Message):
-    """What ListFiles takes."""
+    """Request of ListFiles."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -3775,9 +3779,9 @@ class ListFilesRequest(_message.Message):
     session_id: _builtins.str
     """The session."""
     prefix: _builtins.str
-    """What the path begins with; a whole path is listed although an ignore file names it."""
+    """A prefix of the path; a complete path is listed even if an ignore file names it."""
     limit: _builtins.int
-    """At most this many; 0 means 100, and it is never more than 10,000."""
+    """Maximum paths; 0 means 100, at most 10,000."""
     def __init__(
         self,
         *,
@@ -3795,14 +3799,14 @@ Global___ListFilesRequest: _TypeAlias = ListFilesRequest  # noqa: Y015
 
 @_typing.final
 class ListFilesResponse(_message.Message):
-    """What ListFiles returns."""
+    """Response of ListFiles."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PATHS_FIELD_NUMBER: _builtins.int
     HAS_MORE_FIELD_NUMBER: _builtins.int
     has_more: _builtins.bool
-    """Whether more match."""
+    """True if more match."""
     @_builtins.property
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Paths relative to the working directory; a directory ends in a slash."""

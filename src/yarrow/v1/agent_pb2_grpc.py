@@ -26,11 +26,11 @@ if _version_not_supported:
 
 
 class AgentServiceStub:
-    """A coding agent: it streams a completion from a language model, runs the tools the model names, and repeats.
+    """A coding agent: it streams a completion from a language model, runs the tools that the model calls, and repeats.
 
-    Session ids: every session_id is an id made by the service (UUIDv7) or chosen by a client, in which case it
-    matches [A-Za-z0-9_-]{1,64}. How a session is looked up:
-    get-or-create   in memory, else loaded from its file, else made.
+    A session_id is created by the service (UUIDv7) or chosen by a client; a chosen one matches
+    [A-Za-z0-9_-]{1,64}. Each call names its lookup:
+    get-or-create   in memory, else loaded from its file, else created.
     load-on-demand  in memory, else loaded from its file, else NOT_FOUND with reason SESSION_UNKNOWN.
     in memory       else NOT_FOUND with reason SESSION_NOT_ACTIVE (a file exists: call GetState, which loads it)
     or SESSION_UNKNOWN.
@@ -183,11 +183,11 @@ class AgentServiceStub:
 
 
 class AgentServiceServicer:
-    """A coding agent: it streams a completion from a language model, runs the tools the model names, and repeats.
+    """A coding agent: it streams a completion from a language model, runs the tools that the model calls, and repeats.
 
-    Session ids: every session_id is an id made by the service (UUIDv7) or chosen by a client, in which case it
-    matches [A-Za-z0-9_-]{1,64}. How a session is looked up:
-    get-or-create   in memory, else loaded from its file, else made.
+    A session_id is created by the service (UUIDv7) or chosen by a client; a chosen one matches
+    [A-Za-z0-9_-]{1,64}. Each call names its lookup:
+    get-or-create   in memory, else loaded from its file, else created.
     load-on-demand  in memory, else loaded from its file, else NOT_FOUND with reason SESSION_UNKNOWN.
     in memory       else NOT_FOUND with reason SESSION_NOT_ACTIVE (a file exists: call GetState, which loads it)
     or SESSION_UNKNOWN.
@@ -197,45 +197,45 @@ class AgentServiceServicer:
     """
 
     def Prompt(self, request, context):
-        """Starts a run and streams its events from AgentStart to AgentEnd. Lookup: get-or-create; an empty id makes a
-        session. FAILED_PRECONDITION (BUSY) while a run is going on. The run belongs to the agent: a client that
-        goes away does not end it unless it set options.abort_on_disconnect.
+        """Starts a run and streams its events from AgentStart to AgentEnd. Lookup: get-or-create; an empty id creates a
+        session. FAILED_PRECONDITION (BUSY) while a run is active. The run belongs to the agent: it continues when the
+        client disconnects unless options.abort_on_disconnect is set.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def NewSession(self, request, context):
-        """Makes or loads a session without prompting it. Lookup: get-or-create.
+        """Creates or loads a session without prompting it. Lookup: get-or-create.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetMessages(self, request, context):
-        """Returns messages with their full payload, oldest first. Lookup: load-on-demand.
+        """Returns messages with their full content, oldest first. Lookup: load-on-demand.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetState(self, request, context):
-        """Returns what the agent is doing and how it is set. Lookup: load-on-demand.
+        """Returns the agent's activity and the session's settings. Lookup: load-on-demand.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetStats(self, request, context):
-        """Returns the figures that /stats shows. Lookup: load-on-demand.
+        """Returns the statistics that /stats shows. Lookup: load-on-demand.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Steer(self, request, context):
-        """Gives a text to the running run; it is delivered after the current batch of tools, before the next model call.
-        FAILED_PRECONDITION (NOT_RUNNING) when there is no run or it is being aborted. Lookup: in memory.
+        """Queues a text for the active run; it is delivered after the current batch of tools, before the next model call.
+        FAILED_PRECONDITION (NOT_RUNNING) if no run is active or it is being aborted. Lookup: in memory.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -250,8 +250,8 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Abort(self, request, context):
-        """Ends the run: provider stream and tools are stopped, every open event bracket is closed. Idempotent; without
-        a run it does nothing. Lookup: in memory.
+        """Ends the run: the provider's stream and the tools are stopped, every open event bracket is closed. Idempotent;
+        does nothing if no run is active. Lookup: in memory.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -266,9 +266,8 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AnswerPermission(self, request, context):
-        """Answers a PermissionRequest event; the first answer counts, and the same again is no failure. NOT_FOUND
-        (NOT_FOUND) for an unknown request, FAILED_PRECONDITION (NOT_RUNNING) when it was settled otherwise. Lookup: in
-        memory.
+        """Answers a PermissionRequest event. The first answer counts; repeating it succeeds. NOT_FOUND (NOT_FOUND) for an
+        unknown request, FAILED_PRECONDITION (NOT_RUNNING) if it was settled otherwise. Lookup: in memory.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -283,8 +282,8 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RevokePermission(self, request, context):
-        """Revokes one of them; the next call like it is asked about. NOT_FOUND (NOT_FOUND) when it is not allowed. Lookup:
-        load-on-demand.
+        """Revokes one of them; the next call like it is asked about. NOT_FOUND (NOT_FOUND) if the call is not allowed.
+        Lookup: load-on-demand.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -298,7 +297,8 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ConfigureSession(self, request, context):
-        """Changes settings of a session; a field that is absent stays. INVALID_ARGUMENT names the field. Lookup: load-on-demand.
+        """Changes settings of a session; absent fields are unchanged. INVALID_ARGUMENT names the field. Lookup:
+        load-on-demand.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -361,14 +361,14 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ImportSession(self, request_iterator, context):
-        """Makes a new session, under a new id, from the chunks of an exported JSONL file.
+        """Creates a session, under a new id, from the chunks of an exported JSONL file.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListModels(self, request, context):
-        """Lists the models of a provider, of the configured one by default.
+        """Lists the models of a provider (default: the configured one).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -382,7 +382,7 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RunTool(self, request, context):
-        """Runs one tool for the person, under the same policy as the model's calls; the stream is ToolDelta* ToolOutput.
+        """Runs one tool for the user, under the same policy as the model's calls; the stream is ToolDelta* ToolOutput.
         Lookup: load-on-demand.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -390,8 +390,8 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListFiles(self, request, context):
-        """Lists files below the session's working directory by the beginning of their path, or of their name when that holds
-        no slash; the nearest first, ignore files honoured, secret files left out. Lookup: load-on-demand.
+        """Lists files below the session's working directory by a prefix of their path, or of their name if the prefix has
+        no slash; nearest first. Ignore files apply, and secret files are omitted. Lookup: load-on-demand.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -544,11 +544,11 @@ def add_AgentServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AgentService:
-    """A coding agent: it streams a completion from a language model, runs the tools the model names, and repeats.
+    """A coding agent: it streams a completion from a language model, runs the tools that the model calls, and repeats.
 
-    Session ids: every session_id is an id made by the service (UUIDv7) or chosen by a client, in which case it
-    matches [A-Za-z0-9_-]{1,64}. How a session is looked up:
-    get-or-create   in memory, else loaded from its file, else made.
+    A session_id is created by the service (UUIDv7) or chosen by a client; a chosen one matches
+    [A-Za-z0-9_-]{1,64}. Each call names its lookup:
+    get-or-create   in memory, else loaded from its file, else created.
     load-on-demand  in memory, else loaded from its file, else NOT_FOUND with reason SESSION_UNKNOWN.
     in memory       else NOT_FOUND with reason SESSION_NOT_ACTIVE (a file exists: call GetState, which loads it)
     or SESSION_UNKNOWN.

@@ -29,11 +29,11 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AgentServiceStub:
-    """A coding agent: it streams a completion from a language model, runs the tools the model names, and repeats.
+    """A coding agent: it streams a completion from a language model, runs the tools that the model calls, and repeats.
 
-    Session ids: every session_id is an id made by the service (UUIDv7) or chosen by a client, in which case it
-    matches [A-Za-z0-9_-]{1,64}. How a session is looked up:
-      get-or-create   in memory, else loaded from its file, else made.
+    A session_id is created by the service (UUIDv7) or chosen by a client; a chosen one matches
+    [A-Za-z0-9_-]{1,64}. Each call names its lookup:
+      get-or-create   in memory, else loaded from its file, else created.
       load-on-demand  in memory, else loaded from its file, else NOT_FOUND with reason SESSION_UNKNOWN.
       in memory       else NOT_FOUND with reason SESSION_NOT_ACTIVE (a file exists: call GetState, which loads it)
                       or SESSION_UNKNOWN.
@@ -47,51 +47,52 @@ class AgentServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AgentServiceAsyncStub: ...
     Prompt: _grpc.UnaryStreamMultiCallable[_agent_pb2.PromptRequest, _agent_pb2.PromptResponse]
-    """Starts a run and streams its events from AgentStart to AgentEnd. Lookup: get-or-create; an empty id makes a
-    session. FAILED_PRECONDITION (BUSY) while a run is going on. The run belongs to the agent: a client that
-    goes away does not end it unless it set options.abort_on_disconnect.
+    """Starts a run and streams its events from AgentStart to AgentEnd. Lookup: get-or-create; an empty id creates a
+    session. FAILED_PRECONDITION (BUSY) while a run is active. The run belongs to the agent: it continues when the
+    client disconnects unless options.abort_on_disconnect is set.
     """
     NewSession: _grpc.UnaryUnaryMultiCallable[_agent_pb2.NewSessionRequest, _agent_pb2.NewSessionResponse]
-    """Makes or loads a session without prompting it. Lookup: get-or-create."""
+    """Creates or loads a session without prompting it. Lookup: get-or-create."""
     GetMessages: _grpc.UnaryUnaryMultiCallable[_agent_pb2.GetMessagesRequest, _agent_pb2.GetMessagesResponse]
-    """Returns messages with their full payload, oldest first. Lookup: load-on-demand."""
+    """Returns messages with their full content, oldest first. Lookup: load-on-demand."""
     GetState: _grpc.UnaryUnaryMultiCallable[_agent_pb2.GetStateRequest, _agent_pb2.GetStateResponse]
-    """Returns what the agent is doing and how it is set. Lookup: load-on-demand."""
+    """Returns the agent's activity and the session's settings. Lookup: load-on-demand."""
     GetStats: _grpc.UnaryUnaryMultiCallable[_agent_pb2.GetStatsRequest, _agent_pb2.GetStatsResponse]
-    """Returns the figures that /stats shows. Lookup: load-on-demand."""
+    """Returns the statistics that /stats shows. Lookup: load-on-demand."""
     Steer: _grpc.UnaryUnaryMultiCallable[_agent_pb2.SteerRequest, _agent_pb2.SteerResponse]
-    """Gives a text to the running run; it is delivered after the current batch of tools, before the next model call.
-    FAILED_PRECONDITION (NOT_RUNNING) when there is no run or it is being aborted. Lookup: in memory.
+    """Queues a text for the active run; it is delivered after the current batch of tools, before the next model call.
+    FAILED_PRECONDITION (NOT_RUNNING) if no run is active or it is being aborted. Lookup: in memory.
     """
     FollowUp: _grpc.UnaryUnaryMultiCallable[_agent_pb2.FollowUpRequest, _agent_pb2.FollowUpResponse]
     """Queues a text that is delivered when the run would otherwise end; one at a time, in order.
     FAILED_PRECONDITION (NOT_RUNNING) as for Steer. Lookup: in memory.
     """
     Abort: _grpc.UnaryUnaryMultiCallable[_agent_pb2.AbortRequest, _agent_pb2.AbortResponse]
-    """Ends the run: provider stream and tools are stopped, every open event bracket is closed. Idempotent; without
-    a run it does nothing. Lookup: in memory.
+    """Ends the run: the provider's stream and the tools are stopped, every open event bracket is closed. Idempotent;
+    does nothing if no run is active. Lookup: in memory.
     """
     StreamEvents: _grpc.UnaryStreamMultiCallable[_agent_pb2.StreamEventsRequest, _agent_pb2.StreamEventsResponse]
     """Streams the events of a session, replayed from after_sequence and then live, until the client cancels.
     Lookup: in memory.
     """
     AnswerPermission: _grpc.UnaryUnaryMultiCallable[_agent_pb2.AnswerPermissionRequest, _agent_pb2.AnswerPermissionResponse]
-    """Answers a PermissionRequest event; the first answer counts, and the same again is no failure. NOT_FOUND
-    (NOT_FOUND) for an unknown request, FAILED_PRECONDITION (NOT_RUNNING) when it was settled otherwise. Lookup: in
-    memory.
+    """Answers a PermissionRequest event. The first answer counts; repeating it succeeds. NOT_FOUND (NOT_FOUND) for an
+    unknown request, FAILED_PRECONDITION (NOT_RUNNING) if it was settled otherwise. Lookup: in memory.
     """
     ListPermissions: _grpc.UnaryUnaryMultiCallable[_agent_pb2.ListPermissionsRequest, _agent_pb2.ListPermissionsResponse]
     """Lists the calls that run without asking because a user allowed them: always, or for a session. Lookup:
     load-on-demand.
     """
     RevokePermission: _grpc.UnaryUnaryMultiCallable[_agent_pb2.RevokePermissionRequest, _agent_pb2.RevokePermissionResponse]
-    """Revokes one of them; the next call like it is asked about. NOT_FOUND (NOT_FOUND) when it is not allowed. Lookup:
-    load-on-demand.
+    """Revokes one of them; the next call like it is asked about. NOT_FOUND (NOT_FOUND) if the call is not allowed.
+    Lookup: load-on-demand.
     """
     Compact: _grpc.UnaryStreamMultiCallable[_agent_pb2.CompactRequest, _agent_pb2.CompactResponse]
     """Compacts the context now; the stream is CompactionStart Usage* CompactionEnd. Lookup: load-on-demand."""
     ConfigureSession: _grpc.UnaryUnaryMultiCallable[_agent_pb2.ConfigureSessionRequest, _agent_pb2.ConfigureSessionResponse]
-    """Changes settings of a session; a field that is absent stays. INVALID_ARGUMENT names the field. Lookup: load-on-demand."""
+    """Changes settings of a session; absent fields are unchanged. INVALID_ARGUMENT names the field. Lookup:
+    load-on-demand.
+    """
     BranchSession: _grpc.UnaryUnaryMultiCallable[_agent_pb2.BranchSessionRequest, _agent_pb2.BranchSessionResponse]
     """Makes a child session with the history up to a message. Lookup: load-on-demand."""
     ForkSession: _grpc.UnaryUnaryMultiCallable[_agent_pb2.ForkSessionRequest, _agent_pb2.ForkSessionResponse]
@@ -109,27 +110,27 @@ class AgentServiceStub:
     ExportSession: _grpc.UnaryStreamMultiCallable[_agent_pb2.ExportSessionRequest, _agent_pb2.ExportSessionResponse]
     """Streams a session as a self-contained file. Lookup: load-on-demand."""
     ImportSession: _grpc.StreamUnaryMultiCallable[_agent_pb2.ImportSessionRequest, _agent_pb2.ImportSessionResponse]
-    """Makes a new session, under a new id, from the chunks of an exported JSONL file."""
+    """Creates a session, under a new id, from the chunks of an exported JSONL file."""
     ListModels: _grpc.UnaryUnaryMultiCallable[_agent_pb2.ListModelsRequest, _agent_pb2.ListModelsResponse]
-    """Lists the models of a provider, of the configured one by default."""
+    """Lists the models of a provider (default: the configured one)."""
     ListCommands: _grpc.UnaryUnaryMultiCallable[_agent_pb2.ListCommandsRequest, _agent_pb2.ListCommandsResponse]
     """Lists templates, skills and commands of extensions."""
     RunTool: _grpc.UnaryStreamMultiCallable[_agent_pb2.RunToolRequest, _agent_pb2.RunToolResponse]
-    """Runs one tool for the person, under the same policy as the model's calls; the stream is ToolDelta* ToolOutput.
+    """Runs one tool for the user, under the same policy as the model's calls; the stream is ToolDelta* ToolOutput.
     Lookup: load-on-demand.
     """
     ListFiles: _grpc.UnaryUnaryMultiCallable[_agent_pb2.ListFilesRequest, _agent_pb2.ListFilesResponse]
-    """Lists files below the session's working directory by the beginning of their path, or of their name when that holds
-    no slash; the nearest first, ignore files honoured, secret files left out. Lookup: load-on-demand.
+    """Lists files below the session's working directory by a prefix of their path, or of their name if the prefix has
+    no slash; nearest first. Ignore files apply, and secret files are omitted. Lookup: load-on-demand.
     """
 
 @_typing.type_check_only
 class AgentServiceAsyncStub(AgentServiceStub):
-    """A coding agent: it streams a completion from a language model, runs the tools the model names, and repeats.
+    """A coding agent: it streams a completion from a language model, runs the tools that the model calls, and repeats.
 
-    Session ids: every session_id is an id made by the service (UUIDv7) or chosen by a client, in which case it
-    matches [A-Za-z0-9_-]{1,64}. How a session is looked up:
-      get-or-create   in memory, else loaded from its file, else made.
+    A session_id is created by the service (UUIDv7) or chosen by a client; a chosen one matches
+    [A-Za-z0-9_-]{1,64}. Each call names its lookup:
+      get-or-create   in memory, else loaded from its file, else created.
       load-on-demand  in memory, else loaded from its file, else NOT_FOUND with reason SESSION_UNKNOWN.
       in memory       else NOT_FOUND with reason SESSION_NOT_ACTIVE (a file exists: call GetState, which loads it)
                       or SESSION_UNKNOWN.
@@ -140,51 +141,52 @@ class AgentServiceAsyncStub(AgentServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Prompt: _aio.UnaryStreamMultiCallable[_agent_pb2.PromptRequest, _agent_pb2.PromptResponse]  # type: ignore[assignment]
-    """Starts a run and streams its events from AgentStart to AgentEnd. Lookup: get-or-create; an empty id makes a
-    session. FAILED_PRECONDITION (BUSY) while a run is going on. The run belongs to the agent: a client that
-    goes away does not end it unless it set options.abort_on_disconnect.
+    """Starts a run and streams its events from AgentStart to AgentEnd. Lookup: get-or-create; an empty id creates a
+    session. FAILED_PRECONDITION (BUSY) while a run is active. The run belongs to the agent: it continues when the
+    client disconnects unless options.abort_on_disconnect is set.
     """
     NewSession: _aio.UnaryUnaryMultiCallable[_agent_pb2.NewSessionRequest, _agent_pb2.NewSessionResponse]  # type: ignore[assignment]
-    """Makes or loads a session without prompting it. Lookup: get-or-create."""
+    """Creates or loads a session without prompting it. Lookup: get-or-create."""
     GetMessages: _aio.UnaryUnaryMultiCallable[_agent_pb2.GetMessagesRequest, _agent_pb2.GetMessagesResponse]  # type: ignore[assignment]
-    """Returns messages with their full payload, oldest first. Lookup: load-on-demand."""
+    """Returns messages with their full content, oldest first. Lookup: load-on-demand."""
     GetState: _aio.UnaryUnaryMultiCallable[_agent_pb2.GetStateRequest, _agent_pb2.GetStateResponse]  # type: ignore[assignment]
-    """Returns what the agent is doing and how it is set. Lookup: load-on-demand."""
+    """Returns the agent's activity and the session's settings. Lookup: load-on-demand."""
     GetStats: _aio.UnaryUnaryMultiCallable[_agent_pb2.GetStatsRequest, _agent_pb2.GetStatsResponse]  # type: ignore[assignment]
-    """Returns the figures that /stats shows. Lookup: load-on-demand."""
+    """Returns the statistics that /stats shows. Lookup: load-on-demand."""
     Steer: _aio.UnaryUnaryMultiCallable[_agent_pb2.SteerRequest, _agent_pb2.SteerResponse]  # type: ignore[assignment]
-    """Gives a text to the running run; it is delivered after the current batch of tools, before the next model call.
-    FAILED_PRECONDITION (NOT_RUNNING) when there is no run or it is being aborted. Lookup: in memory.
+    """Queues a text for the active run; it is delivered after the current batch of tools, before the next model call.
+    FAILED_PRECONDITION (NOT_RUNNING) if no run is active or it is being aborted. Lookup: in memory.
     """
     FollowUp: _aio.UnaryUnaryMultiCallable[_agent_pb2.FollowUpRequest, _agent_pb2.FollowUpResponse]  # type: ignore[assignment]
     """Queues a text that is delivered when the run would otherwise end; one at a time, in order.
     FAILED_PRECONDITION (NOT_RUNNING) as for Steer. Lookup: in memory.
     """
     Abort: _aio.UnaryUnaryMultiCallable[_agent_pb2.AbortRequest, _agent_pb2.AbortResponse]  # type: ignore[assignment]
-    """Ends the run: provider stream and tools are stopped, every open event bracket is closed. Idempotent; without
-    a run it does nothing. Lookup: in memory.
+    """Ends the run: the provider's stream and the tools are stopped, every open event bracket is closed. Idempotent;
+    does nothing if no run is active. Lookup: in memory.
     """
     StreamEvents: _aio.UnaryStreamMultiCallable[_agent_pb2.StreamEventsRequest, _agent_pb2.StreamEventsResponse]  # type: ignore[assignment]
     """Streams the events of a session, replayed from after_sequence and then live, until the client cancels.
     Lookup: in memory.
     """
     AnswerPermission: _aio.UnaryUnaryMultiCallable[_agent_pb2.AnswerPermissionRequest, _agent_pb2.AnswerPermissionResponse]  # type: ignore[assignment]
-    """Answers a PermissionRequest event; the first answer counts, and the same again is no failure. NOT_FOUND
-    (NOT_FOUND) for an unknown request, FAILED_PRECONDITION (NOT_RUNNING) when it was settled otherwise. Lookup: in
-    memory.
+    """Answers a PermissionRequest event. The first answer counts; repeating it succeeds. NOT_FOUND (NOT_FOUND) for an
+    unknown request, FAILED_PRECONDITION (NOT_RUNNING) if it was settled otherwise. Lookup: in memory.
     """
     ListPermissions: _aio.UnaryUnaryMultiCallable[_agent_pb2.ListPermissionsRequest, _agent_pb2.ListPermissionsResponse]  # type: ignore[assignment]
     """Lists the calls that run without asking because a user allowed them: always, or for a session. Lookup:
     load-on-demand.
     """
     RevokePermission: _aio.UnaryUnaryMultiCallable[_agent_pb2.RevokePermissionRequest, _agent_pb2.RevokePermissionResponse]  # type: ignore[assignment]
-    """Revokes one of them; the next call like it is asked about. NOT_FOUND (NOT_FOUND) when it is not allowed. Lookup:
-    load-on-demand.
+    """Revokes one of them; the next call like it is asked about. NOT_FOUND (NOT_FOUND) if the call is not allowed.
+    Lookup: load-on-demand.
     """
     Compact: _aio.UnaryStreamMultiCallable[_agent_pb2.CompactRequest, _agent_pb2.CompactResponse]  # type: ignore[assignment]
     """Compacts the context now; the stream is CompactionStart Usage* CompactionEnd. Lookup: load-on-demand."""
     ConfigureSession: _aio.UnaryUnaryMultiCallable[_agent_pb2.ConfigureSessionRequest, _agent_pb2.ConfigureSessionResponse]  # type: ignore[assignment]
-    """Changes settings of a session; a field that is absent stays. INVALID_ARGUMENT names the field. Lookup: load-on-demand."""
+    """Changes settings of a session; absent fields are unchanged. INVALID_ARGUMENT names the field. Lookup:
+    load-on-demand.
+    """
     BranchSession: _aio.UnaryUnaryMultiCallable[_agent_pb2.BranchSessionRequest, _agent_pb2.BranchSessionResponse]  # type: ignore[assignment]
     """Makes a child session with the history up to a message. Lookup: load-on-demand."""
     ForkSession: _aio.UnaryUnaryMultiCallable[_agent_pb2.ForkSessionRequest, _agent_pb2.ForkSessionResponse]  # type: ignore[assignment]
@@ -202,26 +204,26 @@ class AgentServiceAsyncStub(AgentServiceStub):
     ExportSession: _aio.UnaryStreamMultiCallable[_agent_pb2.ExportSessionRequest, _agent_pb2.ExportSessionResponse]  # type: ignore[assignment]
     """Streams a session as a self-contained file. Lookup: load-on-demand."""
     ImportSession: _aio.StreamUnaryMultiCallable[_agent_pb2.ImportSessionRequest, _agent_pb2.ImportSessionResponse]  # type: ignore[assignment]
-    """Makes a new session, under a new id, from the chunks of an exported JSONL file."""
+    """Creates a session, under a new id, from the chunks of an exported JSONL file."""
     ListModels: _aio.UnaryUnaryMultiCallable[_agent_pb2.ListModelsRequest, _agent_pb2.ListModelsResponse]  # type: ignore[assignment]
-    """Lists the models of a provider, of the configured one by default."""
+    """Lists the models of a provider (default: the configured one)."""
     ListCommands: _aio.UnaryUnaryMultiCallable[_agent_pb2.ListCommandsRequest, _agent_pb2.ListCommandsResponse]  # type: ignore[assignment]
     """Lists templates, skills and commands of extensions."""
     RunTool: _aio.UnaryStreamMultiCallable[_agent_pb2.RunToolRequest, _agent_pb2.RunToolResponse]  # type: ignore[assignment]
-    """Runs one tool for the person, under the same policy as the model's calls; the stream is ToolDelta* ToolOutput.
+    """Runs one tool for the user, under the same policy as the model's calls; the stream is ToolDelta* ToolOutput.
     Lookup: load-on-demand.
     """
     ListFiles: _aio.UnaryUnaryMultiCallable[_agent_pb2.ListFilesRequest, _agent_pb2.ListFilesResponse]  # type: ignore[assignment]
-    """Lists files below the session's working directory by the beginning of their path, or of their name when that holds
-    no slash; the nearest first, ignore files honoured, secret files left out. Lookup: load-on-demand.
+    """Lists files below the session's working directory by a prefix of their path, or of their name if the prefix has
+    no slash; nearest first. Ignore files apply, and secret files are omitted. Lookup: load-on-demand.
     """
 
 class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
-    """A coding agent: it streams a completion from a language model, runs the tools the model names, and repeats.
+    """A coding agent: it streams a completion from a language model, runs the tools that the model calls, and repeats.
 
-    Session ids: every session_id is an id made by the service (UUIDv7) or chosen by a client, in which case it
-    matches [A-Za-z0-9_-]{1,64}. How a session is looked up:
-      get-or-create   in memory, else loaded from its file, else made.
+    A session_id is created by the service (UUIDv7) or chosen by a client; a chosen one matches
+    [A-Za-z0-9_-]{1,64}. Each call names its lookup:
+      get-or-create   in memory, else loaded from its file, else created.
       load-on-demand  in memory, else loaded from its file, else NOT_FOUND with reason SESSION_UNKNOWN.
       in memory       else NOT_FOUND with reason SESSION_NOT_ACTIVE (a file exists: call GetState, which loads it)
                       or SESSION_UNKNOWN.
@@ -236,9 +238,9 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.PromptRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_agent_pb2.PromptResponse], _abc.AsyncIterator[_agent_pb2.PromptResponse]]:
-        """Starts a run and streams its events from AgentStart to AgentEnd. Lookup: get-or-create; an empty id makes a
-        session. FAILED_PRECONDITION (BUSY) while a run is going on. The run belongs to the agent: a client that
-        goes away does not end it unless it set options.abort_on_disconnect.
+        """Starts a run and streams its events from AgentStart to AgentEnd. Lookup: get-or-create; an empty id creates a
+        session. FAILED_PRECONDITION (BUSY) while a run is active. The run belongs to the agent: it continues when the
+        client disconnects unless options.abort_on_disconnect is set.
         """
 
     @_abc_1.abstractmethod
@@ -247,7 +249,7 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.NewSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.NewSessionResponse, _abc.Awaitable[_agent_pb2.NewSessionResponse]]:
-        """Makes or loads a session without prompting it. Lookup: get-or-create."""
+        """Creates or loads a session without prompting it. Lookup: get-or-create."""
 
     @_abc_1.abstractmethod
     def GetMessages(
@@ -255,7 +257,7 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.GetMessagesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.GetMessagesResponse, _abc.Awaitable[_agent_pb2.GetMessagesResponse]]:
-        """Returns messages with their full payload, oldest first. Lookup: load-on-demand."""
+        """Returns messages with their full content, oldest first. Lookup: load-on-demand."""
 
     @_abc_1.abstractmethod
     def GetState(
@@ -263,7 +265,7 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.GetStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.GetStateResponse, _abc.Awaitable[_agent_pb2.GetStateResponse]]:
-        """Returns what the agent is doing and how it is set. Lookup: load-on-demand."""
+        """Returns the agent's activity and the session's settings. Lookup: load-on-demand."""
 
     @_abc_1.abstractmethod
     def GetStats(
@@ -271,7 +273,7 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.GetStatsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.GetStatsResponse, _abc.Awaitable[_agent_pb2.GetStatsResponse]]:
-        """Returns the figures that /stats shows. Lookup: load-on-demand."""
+        """Returns the statistics that /stats shows. Lookup: load-on-demand."""
 
     @_abc_1.abstractmethod
     def Steer(
@@ -279,8 +281,8 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.SteerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.SteerResponse, _abc.Awaitable[_agent_pb2.SteerResponse]]:
-        """Gives a text to the running run; it is delivered after the current batch of tools, before the next model call.
-        FAILED_PRECONDITION (NOT_RUNNING) when there is no run or it is being aborted. Lookup: in memory.
+        """Queues a text for the active run; it is delivered after the current batch of tools, before the next model call.
+        FAILED_PRECONDITION (NOT_RUNNING) if no run is active or it is being aborted. Lookup: in memory.
         """
 
     @_abc_1.abstractmethod
@@ -299,8 +301,8 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.AbortRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.AbortResponse, _abc.Awaitable[_agent_pb2.AbortResponse]]:
-        """Ends the run: provider stream and tools are stopped, every open event bracket is closed. Idempotent; without
-        a run it does nothing. Lookup: in memory.
+        """Ends the run: the provider's stream and the tools are stopped, every open event bracket is closed. Idempotent;
+        does nothing if no run is active. Lookup: in memory.
         """
 
     @_abc_1.abstractmethod
@@ -319,9 +321,8 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.AnswerPermissionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.AnswerPermissionResponse, _abc.Awaitable[_agent_pb2.AnswerPermissionResponse]]:
-        """Answers a PermissionRequest event; the first answer counts, and the same again is no failure. NOT_FOUND
-        (NOT_FOUND) for an unknown request, FAILED_PRECONDITION (NOT_RUNNING) when it was settled otherwise. Lookup: in
-        memory.
+        """Answers a PermissionRequest event. The first answer counts; repeating it succeeds. NOT_FOUND (NOT_FOUND) for an
+        unknown request, FAILED_PRECONDITION (NOT_RUNNING) if it was settled otherwise. Lookup: in memory.
         """
 
     @_abc_1.abstractmethod
@@ -340,8 +341,8 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.RevokePermissionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.RevokePermissionResponse, _abc.Awaitable[_agent_pb2.RevokePermissionResponse]]:
-        """Revokes one of them; the next call like it is asked about. NOT_FOUND (NOT_FOUND) when it is not allowed. Lookup:
-        load-on-demand.
+        """Revokes one of them; the next call like it is asked about. NOT_FOUND (NOT_FOUND) if the call is not allowed.
+        Lookup: load-on-demand.
         """
 
     @_abc_1.abstractmethod
@@ -358,7 +359,9 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.ConfigureSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.ConfigureSessionResponse, _abc.Awaitable[_agent_pb2.ConfigureSessionResponse]]:
-        """Changes settings of a session; a field that is absent stays. INVALID_ARGUMENT names the field. Lookup: load-on-demand."""
+        """Changes settings of a session; absent fields are unchanged. INVALID_ARGUMENT names the field. Lookup:
+        load-on-demand.
+        """
 
     @_abc_1.abstractmethod
     def BranchSession(
@@ -430,7 +433,7 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_agent_pb2.ImportSessionRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.ImportSessionResponse, _abc.Awaitable[_agent_pb2.ImportSessionResponse]]:
-        """Makes a new session, under a new id, from the chunks of an exported JSONL file."""
+        """Creates a session, under a new id, from the chunks of an exported JSONL file."""
 
     @_abc_1.abstractmethod
     def ListModels(
@@ -438,7 +441,7 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.ListModelsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.ListModelsResponse, _abc.Awaitable[_agent_pb2.ListModelsResponse]]:
-        """Lists the models of a provider, of the configured one by default."""
+        """Lists the models of a provider (default: the configured one)."""
 
     @_abc_1.abstractmethod
     def ListCommands(
@@ -454,7 +457,7 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.RunToolRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_agent_pb2.RunToolResponse], _abc.AsyncIterator[_agent_pb2.RunToolResponse]]:
-        """Runs one tool for the person, under the same policy as the model's calls; the stream is ToolDelta* ToolOutput.
+        """Runs one tool for the user, under the same policy as the model's calls; the stream is ToolDelta* ToolOutput.
         Lookup: load-on-demand.
         """
 
@@ -464,8 +467,8 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.ListFilesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.ListFilesResponse, _abc.Awaitable[_agent_pb2.ListFilesResponse]]:
-        """Lists files below the session's working directory by the beginning of their path, or of their name when that holds
-        no slash; the nearest first, ignore files honoured, secret files left out. Lookup: load-on-demand.
+        """Lists files below the session's working directory by a prefix of their path, or of their name if the prefix has
+        no slash; nearest first. Ignore files apply, and secret files are omitted. Lookup: load-on-demand.
         """
 
 def add_AgentServiceServicer_to_server(servicer: AgentServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
