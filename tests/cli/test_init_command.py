@@ -82,7 +82,7 @@ async def test_a_project_is_begun_and_nothing_changes_by_it(world: World) -> Non
     assert files(world.home) == {}
     assert loaded(world).settings == before.settings == Settings()
     assert loaded(world).notices == ()
-    for told in (".yarrow/config.json", "AGENTS.md", "yarrow doctor", 'yarrow "PROMPT"'):
+    for told in (".yarrow/config.json", "AGENTS.md", "yarrow doctor", "3. yarrow"):
         assert told in ended.out
 
 
@@ -91,7 +91,7 @@ async def test_a_second_time_changes_nothing(world: World) -> None:
     before = files(world.project)
     ended = await run(world)
     assert ended.code == 0
-    assert ended.out.count("kept ") == 2
+    assert ended.out.count("Kept ") == 2
     assert files(world.project) == before
 
 
@@ -99,8 +99,8 @@ async def test_what_is_there_is_kept(world: World) -> None:
     (world.project / "AGENTS.md").write_text("mine")
     ended = await run(world)
     assert ended.code == 0
-    assert "kept " in ended.out
-    assert "wrote " in ended.out
+    assert "Kept " in ended.out
+    assert "Created " in ended.out
     assert (world.project / "AGENTS.md").read_text() == "mine"
 
 
@@ -109,7 +109,7 @@ async def test_no_agents_file_takes_the_place_of_another(world: World, name: str
     (world.project / name).write_text("theirs")
     ended = await run(world)
     assert ended.code == 0
-    assert f"{name} is what a model reads here" in ended.out
+    assert f"Skipped AGENTS.md ({name} would no longer be read)" in ended.out
     assert not (world.project / "AGENTS.md").exists()
 
 
@@ -130,7 +130,7 @@ async def test_links_are_not_followed(world: World, tmp_path: Path) -> None:
     (world.project / ".yarrow/config.json").symlink_to(elsewhere / "config")
     ended = await run(world)
     assert ended.code == 0
-    assert ended.out.count("kept ") == 2
+    assert ended.out.count("Kept ") == 2
     assert files(elsewhere) == {}
 
 
@@ -138,14 +138,14 @@ async def test_a_directory_that_is_a_link_is_refused(world: World, tmp_path: Pat
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (world.project / ".yarrow").symlink_to(elsewhere)
-    refused(await run(world), 1, str(world.project / ".yarrow"), "is a link")
+    refused(await run(world), 1, str(world.project / ".yarrow"), "is a symlink")
     assert files(elsewhere) == {}
 
 
 async def test_a_directory_that_cannot_be_written(world: World) -> None:
     (world.project / ".yarrow").write_text("a file in its place")
     ended = await run(world)
-    refused(ended, 1, "config.json cannot be written", "not a directory")
+    refused(ended, 1, "cannot write", "config.json: ", "not a directory")
     assert ended.out == ""
 
 
@@ -166,10 +166,10 @@ async def test_in_the_home_directory_it_is_the_users_own(world: World) -> None:
     assert (world.home / ".yarrow/config.json").read_text() == USER_SETTINGS
     assert (world.home / ".yarrow").stat().st_mode & 0o777 == 0o700
     assert (world.home / ".yarrow/config.json").stat().st_mode & 0o777 == 0o600
-    assert "are yours" in ended.out
+    assert "apply to all your projects" in ended.out
     assert (loaded(world).settings, loaded(world).notices) == (Settings(), ())
     again = await run(world, cwd=world.home)
-    assert (again.code, "kept " in again.out) == (0, True)
+    assert (again.code, "Kept " in again.out) == (0, True)
 
 
 async def test_the_users_directory_is_where_it_is_said_to_be(world: World, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_every_setting_is_shown_with_its_default(world: World) -> None:
 
 
 def test_what_a_project_may_set_works_and_the_rest_waits_for_trust(world: World) -> None:
-    harmless, heading, rest = PROJECT_SETTINGS.partition("  // ---- Only")
+    harmless, heading, rest = PROJECT_SETTINGS.partition("  // ---- Apply only")
     put(world, world.project, uncommented(harmless) + heading + rest)
     found = loaded(world)
     assert found.notices == ()
@@ -258,7 +258,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
 def test_a_draft_goes_through_no_link(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("precious")
     (tmp_path / f".a.{os.getpid()}.draft").symlink_to(tmp_path / "precious")
-    with pytest.raises(StorageError, match="cannot be written"):
+    with pytest.raises(StorageError, match="cannot write"):
         create_file(tmp_path / "a", "one", private=False)
     assert (tmp_path / "precious").read_text() == "precious"
 

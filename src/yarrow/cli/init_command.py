@@ -21,45 +21,39 @@ AGENTS_ALTERNATIVES = ("CLAUDE.md", "GEMINI.md")
 def run_init(words: Sequence[str]) -> int:
     """Create the files that do not exist yet, and report them. Raises `UsageError` and `StorageError`."""
     if words:
-        raise UsageError(f"yarrow init takes nothing, not {' '.join(words)!r}: run it in the directory that it is for")
+        raise UsageError(f"unexpected argument {' '.join(words)!r}: run yarrow init in the project's directory")
     home, directory = home_directory(), Path(working_directory())
     settings, users = directory / DIRECTORY_NAME / FILE_NAME, get_user_file(home, os.environ)
     if _is_same_file(directory, home) or _is_same_file(settings, users):
         return _init_user(users)
-    _create_and_report(settings, PROJECT_SETTINGS, "settings, all of them commented out")
-    _init_agents(directory)
-    return _print_line(
-        "\nNext: fill them in; what needs trust applies after `yarrow trust`. See what `yarrow doctor` says, then run "
-        '`yarrow "PROMPT"`.'
-    )
+    _create_and_report(settings, PROJECT_SETTINGS, "all defaults, commented out")
+    guide = _init_agents(directory)
+    return _print_line(f"\nNext: 1. edit {guide} 2. yarrow doctor 3. yarrow")
 
 
 def _init_user(users: Path) -> int:
-    _print_line(
-        "Settings kept here are yours and hold for every project; for a project's own, run `yarrow init` in it."
-    )
+    _print_line("These settings apply to all your projects. For a single project, run `yarrow init` in its directory.")
     # Users who keep such directories elsewhere have replaced this one by a symlink.
     path = Path(os.path.realpath(users.parent)) / users.name
-    _create_and_report(path, USER_SETTINGS, "your settings, all of them commented out", private=True)
-    return _print_line(
-        '\nNext: name a provider and a model in it, see what `yarrow doctor` says, then run `yarrow "PROMPT"`.'
-    )
+    _create_and_report(path, USER_SETTINGS, "all defaults, commented out", private=True)
+    return _print_line("\nNext: 1. set a provider and a model 2. yarrow doctor 3. yarrow")
 
 
-def _init_agents(directory: Path) -> None:
+def _init_agents(directory: Path) -> str:
     path = directory / "AGENTS.md"
     instead = next((name for name in AGENTS_ALTERNATIVES if (directory / name).exists()), "")
     if instead and not os.path.lexists(path):
-        _print_line(f"left   {path.name} out: {instead} is what a model reads here, and would not be read beside it")
-    else:
-        _create_and_report(path, AGENTS, "an outline of what a model must know here")
+        _print_line(f"Skipped {path.name} ({instead} would no longer be read)")
+        return instead
+    _create_and_report(path, AGENTS, "template")
+    return path.name
 
 
 def _create_and_report(path: Path, text: str, what: str, *, private: bool = False) -> None:
     is_new = create_file(path, text, private=private)
     here = Path.cwd()
     shown = path.relative_to(here) if path.is_relative_to(here) else path
-    _print_line(f"wrote  {shown}: {what}" if is_new else f"kept   {shown}: it is there already")
+    _print_line(f"Created {shown} ({what})" if is_new else f"Kept {shown} (already exists)")
 
 
 def _is_same_file(one: Path, other: Path) -> bool:
@@ -71,43 +65,43 @@ def _print_line(line: str) -> int:
 
 
 _UNTRUSTED_SETTINGS = """\
-  // How long the model thinks: off, minimal, low, medium, high, xhigh or max.
+  // Thinking level of the model: off, minimal, low, medium, high, xhigh or max.
   // "thinking": "off",
 
-  // When old messages are replaced, for the model, by a summary; the numbers are tokens.
+  // Compaction replaces old messages, for the model, by a summary when the context is nearly full; sizes are in tokens.
   // "compaction": {"enabled": true, "reserveTokens": 2048, "keepRecentTokens": 8192, "model": ""},
 """
 _PERMISSIONS = """\
 
-  // What tools may do; rules by tool, or by tool(pattern), say ask or deny. It can only make the user's own stricter.
+  // What tools may do. Rules by tool or tool(pattern) are ask or deny. They can only tighten the user's permissions.
   // "permissions": {"mode": "ask", "rules": {}},
 """
 _USER_PERMISSIONS = """\
 
-  // What tools may do without asking. Rules by tool, or by tool(pattern), say auto, ask or deny; what you allow always
-  // is kept here; a question waits so many seconds for its answer.
+  // What tools may do without asking. Rules by tool or tool(pattern) are auto, ask or deny. "always" holds the calls
+  // that you always allow. "timeout" is how many seconds a question waits for an answer.
   // "permissions": {"mode": "ask", "rules": {}, "always": [], "timeout": 600.0},
 """
 _DRY_RUN = """\
 
-  // Change nothing and say what would be done. A project's file can turn this on, and not off.
+  // Show what would be done without doing it. A project's file can turn this on but not off.
   // "dryRun": true,
 """
 _MODEL = """\
-  // Which provider answers; empty looks for one: Ollama, llama.cpp, a key in the environment, a local model.
+  // Provider to use (default: the first found of Ollama, llama.cpp, a key in the environment and a local model).
   // "provider": "",
 
-  // Which of its models; empty takes the first.
+  // Model to use (default: the first one).
   // "model": "",
 
 """
 _PROVIDERS = """\
-  // Providers, by names of your choice (an example). A key is never written here: name the variable that holds it.
+  // Providers, under names of your choice (an example). Never put a key here: name the variable that holds it.
   // "providers": {"work": {"type": "openai", "baseUrl": "https://llm.example.com/v1", "apiKeyEnv": "WORK_KEY"}},
 """
 _USER_PROVIDERS = """\
-  // Providers, by names of your choice (examples). A key is never written here: name the variable that holds it, or a
-  // command that prints it. A context window, in tokens, is for servers that do not tell theirs.
+  // Providers, under names of your choice (examples). Never put a key here: name the variable that holds it, or a
+  // command that prints it. Set a context window, in tokens, for servers that do not report theirs.
   // "providers": {
   //   "work": {"type": "openai", "baseUrl": "https://llm.example.com/v1", "apiKeyEnv": "WORK_KEY"},
   //   "home": {"type": "llamacpp", "baseUrl": "http://192.168.1.5:8080", "apiKeyCommand": "pass show home"},
@@ -117,73 +111,72 @@ _USER_PROVIDERS = """\
 """
 _OTHER_SETTINGS = """\
 
-  // How often a model call that failed for a while is tried again, and the seconds before the first such try; each wait
-  // after that is twice as long.
+  // Retries after a temporary failure, and the delay in seconds before the first; it doubles with each retry.
   // "retry": {"attempts": 3, "baseDelay": 2.0},
 
-  // What models cost, in US dollars for a million tokens, as "some-model": {"input": 3.0, "output": 15.0}. The status
-  // line and /stats show it.
+  // Prices in US dollars per million tokens, such as "some-model": {"input": 3.0, "output": 15.0}. The status line and
+  // /stats show the cost.
   // "prices": {},
 
-  // Turns of one run; 0 is no limit.
+  // Maximum turns of one run; 0 is no limit.
   // "maxTurns": 200,
 
-  // Directories besides the working directory that file tools may touch: to read and write, and to read.
+  // More directories that file tools may use: "extra" to read and write, "read" only to read.
   // "workspace": {"extra": [], "read": []},
 
-  // Variables that shell commands see though they look like secrets, and the seconds that a command may take.
+  // Variables passed to shell commands although they look like secrets, and the timeout of a command in seconds.
   // "bash": {"passEnvironment": [], "timeout": 120.0},
 
-  // Where sessions are kept; empty is ~/.yarrow/sessions.
+  // Directory of saved sessions (default: ~/.yarrow/sessions).
   // "sessionDir": "",
 
-  // When what is written is forced to the disk: after each message, after each run, or none.
+  // When sessions are flushed to disk: after each message, after each run, or none.
   // "sync": "message",
 """
 _SANDBOX = """\
 
-  // What shell commands run in: off, workspace (they change the workspace alone), or strict (and reach no network).
+  // Sandbox for shell commands: off, workspace (write only in the workspace) or strict (also without network).
   // "sandbox": "workspace",
   // "sandboxNetwork": "on",
 
-  // Files closed for what they hold, besides .env and its kind, and which of that kind are open; * is any text.
+  // Files hidden because of their secrets: "more" adds to .env and its variants, "fewer" exempts some; * is any text.
   // "secretFiles": {"more": [], "fewer": []},
 """
 _EXTENSIONS = """\
 
-  // Python files that add tools, commands and providers; a relative path begins in the directory of this file.
+  // Python files that add tools, commands and providers; relative paths start at the directory of this file.
   // "extensions": [],
 """
 _SERVICE = """\
 
-  // What one `yarrow serve` takes at one time: sessions in memory, runs, streams of one session's events, texts that
-  // wait in one session and their characters, connections to one address, seconds that one of them may be without
-  // a call, calls on one of them, and the bytes of a request, a response and a request's metadata.
+  // Limits of one `yarrow serve`: sessions in memory, concurrent runs, event streams of a session, queued texts of a
+  // session and their characters, connections to an address, seconds until an idle connection is closed, concurrent
+  // calls on a connection, and bytes of a request, a response and a request's metadata.
   // "service": {"sessions": 4096, "runs": 256, "subscribers": 256, "queuedTexts": 64, "queuedCharacters": 8388608,
   //   "connections": 4096, "idleSeconds": 600, "streams": 256,
   //   "messageBytesIn": 8388608, "messageBytesOut": 33554432, "metadataBytes": 16384},
 """
 _TELEMETRY = """\
 
-  // Whether OpenTelemetry is told what runs, turns, model calls and tools take (the extra `otel`): auto, when
-  // an OTEL_* variable names where; on, or off. Prompts, answers, arguments and results go along only with content.
+  // OpenTelemetry for runs, turns, model calls and tools (needs the extra `otel`): auto (if an OTEL_* variable says
+  // where to), on or off. "content" includes prompts, answers, arguments and results.
   // "telemetry": {"send": "auto", "content": false},
 """
 _USER_DRY_RUN = """\
 
-  // Change nothing and say what would be done.
+  // Show what would be done without doing it.
   // "dryRun": false,
 """
 
 PROJECT_SETTINGS = f"""\
 {{
-  // Settings of this project. All of them are commented out; what is shown is the default, or an example.
-  // What is not set here comes from ~/.yarrow/config.json; YARROW_* variables and flags come on top.
+  // Settings of this project. All are commented out and show the default or an example. Settings that are missing here
+  // come from ~/.yarrow/config.json. YARROW_* variables and flags override both.
 
-  // ---- For everybody who works here ----
+  // ---- Apply to everyone who works in this project ----
 
 {_UNTRUSTED_SETTINGS}{_PERMISSIONS}{_DRY_RUN}
-  // ---- Only for those who have trusted this file with `yarrow trust`; for others it is ignored ----
+  // ---- Apply only to users who trust this file (`yarrow trust`), ignored for others ----
 
 {_MODEL}{_PROVIDERS}{_OTHER_SETTINGS}}}
 """
@@ -191,33 +184,33 @@ PROJECT_SETTINGS = f"""\
 
 USER_SETTINGS = f"""\
 {{
-  // Your settings, for every project. All of them are commented out; what is shown is the default, or an example.
-  // A project's .yarrow/config.json, YARROW_* variables and flags come on top.
+  // Your settings for all projects. All are commented out and show the default or an example. A project's
+  // .yarrow/config.json, YARROW_* variables and flags override them.
 
 {_MODEL}{_USER_PROVIDERS}{_UNTRUSTED_SETTINGS}{_USER_PERMISSIONS}{_USER_DRY_RUN}{_OTHER_SETTINGS}{_SANDBOX}{_SERVICE}{_TELEMETRY}{_EXTENSIONS}}}
 """
 """Template of the user's `config.json`."""
 
 AGENTS = """\
-# For whoever changes this project, human or not
+# Contributor guide
 
-<!-- A model reads this file before every task. Keep it short and true: what it must know and cannot guess. -->
+<!-- The agent reads this file before every task. Keep it short and correct: only what it cannot guess. -->
 
-## What this is
+## Overview
 
-<!-- One or two sentences, and where to begin reading. -->
+<!-- One or two sentences, and where to start reading. -->
 
 ## Build and test
 
-<!-- The commands, exactly as they are typed; how to run one test. -->
+<!-- The exact commands, and how to run a single test. -->
 
 ## Conventions
 
-<!-- What a reviewer would ask for: style, names, commits. -->
+<!-- Whatever a reviewer asks for: style, names, commits. -->
 
-## What not to touch
+## Do not change
 
-<!-- Generated files, vendored code, data, anything that needs a person. -->
+<!-- Generated files, vendored code, data, and anything that needs human approval. -->
 """
 """Template of a project's `AGENTS.md`."""
 
@@ -236,14 +229,14 @@ def create_file(path: Path, text: str, *, private: bool) -> bool:
         with suppress(FileExistsError):
             path.parent.mkdir(mode=0o700 if private else 0o777)
         if path.parent.is_symlink():
-            raise StorageError(f"{path.parent} is a link, and nothing is written through it: put a directory there")
+            raise StorageError(f"cannot write to {path.parent}: it is a symlink; replace it with a directory")
         directory = system.open_directory(path.parent, follow=False)
         try:
             return _create_in(directory, path.name, text.encode(), mode=0o600 if private else 0o666)
         finally:
             os.close(directory)
     except OSError as error:
-        raise StorageError(f"{path} cannot be written: {describe_os_error(error)}") from None
+        raise StorageError(f"cannot write {path}: {describe_os_error(error)}") from None
 
 
 def _create_in(directory: int, name: str, data: bytes, *, mode: int) -> bool:
