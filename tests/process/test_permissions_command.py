@@ -37,8 +37,8 @@ async def test_it_is_listed_and_revoked(world: World) -> None:
     revoked = await world.run(COMMAND, "revoke", "1")
     assert (revoked.code, revoked.out) == (0, "Revoked bash: make test (in /p, outside the sandbox)\n")
     assert revoked.err == (
-        "yarrow: if another Yarrow is running, it allows the call until it restarts; type /permissions there to revoke "
-        "it at once\n"
+        "yarrow: any other running Yarrow still allows the call until it restarts; use /permissions there to revoke it "
+        "now\n"
     )
     assert stored(world) == [odd]
     assert (await world.run(COMMAND, "revoke", "1", "--json")).lines == [{"revoked": odd}]

@@ -26,9 +26,9 @@ def take(world: World, name: str, content: str = "mine\n") -> Path:
 
 
 async def test_it_is_listed_restored_and_emptied(world: World) -> None:
-    assert (await world.run(*COMMAND)).out == "Quarantine is empty.\n"
+    assert (await world.run(*COMMAND)).out == "The quarantine is empty.\n"
     assert (await world.run(*COMMAND, "list", "--json")).out == ""
-    assert (await world.run(*COMMAND, "empty")).out == "Quarantine is empty.\n"
+    assert (await world.run(*COMMAND, "empty")).out == "The quarantine is empty.\n"
     one, odd = take(world, "one"), take(world, "odd\x1b]0;x\x07\n")
     listed = await world.run(*COMMAND, "list")
     assert "   1  " in listed.out
@@ -42,9 +42,12 @@ async def test_it_is_listed_restored_and_emptied(world: World) -> None:
     assert (restored.code, restored.out) == (0, f"Restored {one}\n")
     assert one.read_text() == "mine\n"
     asked = await world.run(*COMMAND, "empty")
-    assert (asked.code, asked.err) == (2, "yarrow: deleting the quarantine needs a confirmation: add --yes\n")
+    assert (asked.code, asked.err) == (
+        2,
+        "yarrow: cannot ask for confirmation without a terminal: add --yes to delete the quarantine\n",
+    )
     assert (await world.run(*COMMAND, "empty", "--yes", "--json")).lines == [{"deleted": 1}]
-    assert (await world.run(*COMMAND, "list")).out == "Quarantine is empty.\n"
+    assert (await world.run(*COMMAND, "list")).out == "The quarantine is empty.\n"
 
 
 @pytest.mark.parametrize(
@@ -67,13 +70,13 @@ async def test_deleting_asks_at_a_terminal(world: World, typed: str, *, is_delet
     take(world, "one")
     take(world, "two")
     async with Screen(world, *COMMAND, "empty") as screen:
-        await screen.until("Delete 2 entries for good? [y/N]")
+        await screen.until("Delete 2 entries permanently? [y/N]")
         screen.send(typed)
         if typed == "y\x04":
             # The first one passes on what is written, and the next one ends the input.
             screen.send("\x04")
         assert await screen.ended() == 0
-        said = "Deleted 2 entries." if is_deleted else "yarrow: nothing was deleted"
+        said = "Deleted 2 entries." if is_deleted else "yarrow: nothing deleted"
         assert screen.text.rstrip().split("\n")[1:] == [said]
         assert screen.left_behind() == []
     left = (await world.run(*COMMAND, "list", "--json")).lines
@@ -88,7 +91,7 @@ async def test_what_was_typed_before_the_question_deletes_nothing(world: World) 
         await screen.until("[y/N]")
         screen.send("\r")
         assert await screen.ended() == 0
-        assert "nothing was deleted" in screen.text
+        assert "nothing deleted" in screen.text
     assert len((await world.run(*COMMAND, "list", "--json")).lines) == 1
 
 
@@ -115,7 +118,7 @@ async def test_what_came_there_meanwhile_is_exchanged(world: World) -> None:
     path = take(world, "one")
     path.write_text("newer\n")
     restored = await world.run(*COMMAND, "restore", "1")
-    assert (restored.code, restored.out) == (0, f"Restored {path}; what was there is now entry 2\n")
+    assert (restored.code, restored.out) == (0, f"Restored {path}; its previous content is now entry 2\n")
     assert path.read_text() == "mine\n"
     (entry,) = (await world.run(*COMMAND, "list", "--json")).lines
     assert (entry["number"], entry["path"], entry["reason"]) == (2, str(path), "entry 1 was restored")
@@ -128,5 +131,5 @@ async def test_without_words_the_usage_is_said(world: World) -> None:
     told = await world.run("sandbox")
     assert (told.code, told.err) == (
         2,
-        "yarrow: yarrow sandbox quarantine takes `list`, `restore N` or `empty [--yes]`\n",
+        "yarrow: usage: yarrow sandbox quarantine list|restore N|empty [--yes]\n",
     )

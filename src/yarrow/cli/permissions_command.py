@@ -13,8 +13,8 @@ from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 
 _RESTART_NOTICE = (
-    "yarrow: if another Yarrow is running, it allows the call until it restarts; type /permissions there to revoke "
-    "it at once\n"
+    "yarrow: any other running Yarrow still allows the call until it restarts; use /permissions there to revoke it "
+    "now\n"
 )
 
 

@@ -17,8 +17,8 @@ from yarrow.errors import StorageError, UsageError
 from yarrow.platform import system
 from yarrow.policy.sandbox.quarantine import STORE, QuarantineEntry, delete_all, list_entries, restore
 
-USAGE = "yarrow sandbox quarantine takes `list`, `restore N` or `empty [--yes]`"
-_EMPTY_NOTICE = "Quarantine is empty.\n"
+USAGE = "usage: yarrow sandbox quarantine list|restore N|empty [--yes]"
+_EMPTY_NOTICE = "The quarantine is empty.\n"
 
 
 def run_sandbox(words: Sequence[str], *, as_json: bool) -> int:
@@ -37,9 +37,9 @@ def run_sandbox(words: Sequence[str], *, as_json: bool) -> int:
             case ():
                 raise UsageError(USAGE)
             case _:
-                raise UsageError(f"{USAGE}, not {' '.join(words)!r}")
+                raise UsageError(f"unexpected arguments {' '.join(words)!r}; {USAGE}")
     except OSError as error:
-        raise StorageError(f"cannot change the quarantine in {store}: {error.strerror}") from error
+        raise StorageError(f"cannot access the quarantine in {store}: {error.strerror}") from error
 
 
 def _list(store: Path, home: Path, *, as_json: bool) -> int:
@@ -51,7 +51,7 @@ def _list(store: Path, home: Path, *, as_json: bool) -> int:
 
 def _restore(store: Path, text: str, home: Path, *, as_json: bool) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise UsageError(f"{text!r} is not the number of an entry: `yarrow sandbox quarantine list` shows all")
+        raise UsageError(f"{text!r} is not an entry number: run yarrow sandbox quarantine list")
     restored = restore(store, int(text))
     replaced = restored.replaced
     if as_json:
@@ -61,13 +61,13 @@ def _restore(store: Path, text: str, home: Path, *, as_json: bool) -> int:
     if replaced is None:
         return write_stdout(f"Restored {path}\n")
     place = f"entry {replaced.number}" if replaced.number else sanitize(format_label(replaced.item, home))
-    return write_stdout(f"Restored {path}; what was there is now {place}\n")
+    return write_stdout(f"Restored {path}; its previous content is now {place}\n")
 
 
 def _delete(store: Path, *, is_sure: bool, as_json: bool) -> int:
     count = len(list_entries(store))
     if count and not is_sure and not _confirm(count):
-        return print_error("nothing was deleted", ExitCode.DONE)
+        return print_error("nothing deleted", ExitCode.DONE)
     deleted = delete_all(store) if count else 0
     if as_json:
         return write_stdout(f"{json.dumps({'deleted': deleted})}\n")
@@ -77,10 +77,10 @@ def _delete(store: Path, *, is_sure: bool, as_json: bool) -> int:
 def _confirm(count: int) -> bool:
     """Ask the user at the terminal. Raises `UsageError` without one."""
     if not (os.isatty(0) and os.isatty(2)):
-        raise UsageError("deleting the quarantine needs a confirmation: add --yes")
+        raise UsageError("cannot ask for confirmation without a terminal: add --yes to delete the quarantine")
     # Input typed before the question is not an answer to it.
     system.flush_input(0)
-    os.write(2, f"Delete {_format_count(count)} for good? [y/N] ".encode())
+    os.write(2, f"Delete {_format_count(count)} permanently? [y/N] ".encode())
     line = sys.stdin.buffer.readline()
     if not line.endswith(b"\n"):  # Ctrl+D, which is not an answer and starts no new line
         os.write(2, b"\n")
