@@ -256,7 +256,7 @@ async def test_a_reader_of_standard_error_may_leave(tmp_path: Path, out: Pipe) -
 
 async def test_a_full_disk_is_an_error(err: Pipe) -> None:
     full = os.open("/dev/full", os.O_WRONLY)
-    with pytest.raises(StorageError, match="standard output cannot be written: No space left on device") as caught:
+    with pytest.raises(StorageError, match="cannot write to standard output: No space left on device") as caught:
         async with OutputWriter(out=full, err=err.writing) as output:
             output.out.write("x")
     assert caught.value.code is Code.STORAGE

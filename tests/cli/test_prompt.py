@@ -110,7 +110,7 @@ def test_bytes_that_are_no_text_come_out_replaced() -> None:
 
 @pytest.mark.parametrize("argv", [(), ("-p",), ("",), ("  ",), ("--json",), ("-p", "\n")])
 def test_no_prompt(argv: tuple[str, ...]) -> None:
-    expected = 'there is no prompt: run yarrow "PROMPT" or pipe one in; yarrow --help tells more'
+    expected = 'No prompt given. Run yarrow "PROMPT" or pipe one in; see yarrow --help.'
     assert refusal(*argv) == expected
     assert refusal(*argv, piped="\n") == expected
 
@@ -118,23 +118,23 @@ def test_no_prompt(argv: tuple[str, ...]) -> None:
 def test_files_that_cannot_be_used(directory: Path) -> None:
     (directory / "folder").mkdir()
     (directory / "binary").write_bytes(b"abc\xff\x00")
-    assert refusal("@missing") == "missing: there is no such file; to say @missing to the agent, put it after --"
-    assert refusal("@folder") == "folder: it cannot be read: Is a directory"
-    assert refusal("@binary") == "binary is not UTF-8 text: byte 0xff at offset 3 cannot stand there"
+    assert refusal("@missing") == (
+        "cannot read missing: No such file or directory; to send @missing as text, put it after --"
+    )
+    assert refusal("@folder") == "cannot read folder: Is a directory"
+    assert refusal("@binary") == "binary is not UTF-8: invalid byte 0xff at offset 3; convert it to UTF-8"
 
 
 def test_a_prompt_that_is_too_large(directory: Path) -> None:
     (directory / "big").write_bytes(b"x" * 10_000_000)
     (directory / "half.png").write_bytes(PNG + b"x" * (MAX_PROMPT_SIZE // 2))
-    advice = (
-        ", and a prompt holds at most 4,194,304 of text; name a file without @, and the agent reads of it what it needs"
-    )
+    advice = ", more than the maximum of 4,194,304 for text; name a file without @ and the agent reads what it needs"
     assert refusal("@big") == f"big has 10,000,000 bytes{advice}"
     assert refusal("@/dev/zero") == f"/dev/zero has more than 4,194,304 bytes{advice}"
     assert refusal("é", piped="x" * (MAX_TEXT_SIZE - 1)).startswith("the text of the prompt has 4,194,")
     assert len(text(piped="x" * MAX_TEXT_SIZE)) == MAX_TEXT_SIZE
-    images = "a prompt holds at most 8,000,000, images included"
-    assert refusal("@half.png", "@half.png") == f"the prompt has 8,000,032 bytes; {images}"
+    images = "more than the maximum of 8,000,000: attach fewer files"
+    assert refusal("@half.png", "@half.png") == f"the prompt has 8,000,032 bytes, {images}"
 
 
 def test_the_limit_of_text_is_the_service_s() -> None:

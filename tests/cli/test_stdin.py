@@ -62,7 +62,7 @@ def written(writing: int, *parts: bytes) -> int:
 def test_case_C_01_a_pipe_nobody_closes_is_not_waited_for(pipe: tuple[int, int]) -> None:
     began = time.monotonic()
     piped = read_stdin(patience(0.05), descriptor=pipe[0])
-    assert piped == PipedInput("", "standard input is open and brought nothing; going on without it")
+    assert piped == PipedInput("", "standard input is open but empty; continuing without it")
     assert time.monotonic() - began < 5
 
 
@@ -93,7 +93,7 @@ def test_case_C_01_what_is_piped_in_is_read_to_its_end(pipe: tuple[int, int]) ->
 def test_case_C_01_a_pipe_that_falls_silent_is_left(pipe: tuple[int, int]) -> None:
     os.write(pipe[1], b"some")
     piped = read_stdin(patience(idle=0.05), descriptor=pipe[0])
-    notice = "standard input paused after 4 bytes and was not closed; going on with those"
+    notice = "standard input paused after 4 bytes without being closed; using those"
     assert piped == PipedInput("some", notice)
 
 
@@ -196,22 +196,25 @@ def refusal(descriptor: int) -> str:
 
 def test_bytes_that_are_no_text(pipe: tuple[int, int]) -> None:
     spare = written(pipe[1], "é".encode(), b"ab\xe9\n")
-    assert refusal(pipe[0]) == "standard input is not UTF-8 text: byte 0xe9 at offset 4 cannot stand there"
+    assert refusal(pipe[0]) == "standard input is not UTF-8: invalid byte 0xe9 at offset 4; convert it to UTF-8"
     os.close(spare)
 
 
 def test_input_that_is_too_large(tmp_path: Path, opened: Callable[[str | Path], int]) -> None:
     path = tmp_path / "big"
     path.write_bytes(b"x" * 10_000_000)
-    assert refusal(opened(path)).startswith("standard input has 10,000,000 bytes, and a prompt holds at most 4,194,304")
+    assert refusal(opened(path)).startswith("standard input has 10,000,000 bytes, more than the maximum of 4,194,304")
     endless = refusal(opened("/dev/zero"))
-    assert endless.startswith("standard input has more than 4,194,304 bytes, and a prompt holds at most 4,194,304")
+    assert endless.startswith("standard input has more than 4,194,304 bytes, more than the maximum of 4,194,304")
     path.write_bytes(b"x" * MAX_TEXT_SIZE)
     assert len(read_stdin(patience(), descriptor=opened(path)).text) == MAX_TEXT_SIZE
 
 
 def test_input_that_cannot_be_read(tmp_path: Path, opened: Callable[[Path], int]) -> None:
-    assert refusal(opened(tmp_path)) == "standard input is a directory; to speak of it, name it in the prompt"
+    assert (
+        refusal(opened(tmp_path))
+        == "cannot read standard input: Is a directory; name the directory in the prompt instead"
+    )
     writing = os.open(tmp_path / "file", os.O_WRONLY | os.O_CREAT)
-    assert refusal(writing) == "standard input cannot be read: Bad file descriptor"
+    assert refusal(writing) == "cannot read standard input: Bad file descriptor"
     os.close(writing)

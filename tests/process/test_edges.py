@@ -140,7 +140,7 @@ async def test_standard_output_that_is_full_or_closed(world: World, arguments: s
 
     full = run(">/dev/full")
     assert (full.returncode, full.stderr) == (
-        1, "yarrow: standard output cannot be written: No space left on device\n",
+        1, "yarrow: cannot write to standard output: No space left on device\n",
     )  # fmt: skip
     assert run(">/dev/full 2>&1").returncode == 1
     closed = run(">&-")

@@ -95,7 +95,7 @@ async def test_given_certificates_on_both_sides(world: World) -> None:
     [
         (["--listen", ":7878"], "HOST:PORT"),
         (["--listen", "127.0.0.1"], "HOST:PORT"),
-        (["--listen", "127.0.0.1:99999"], "'127.0.0.1:99999', and a port is at most 65535"),
+        (["--listen", "127.0.0.1:99999"], "invalid port in --listen '127.0.0.1:99999': use at most 65535"),
         (["--listen", "127.0.0.1:many"], "HOST:PORT"),
         (["--listen", "::1:80"], "HOST:PORT"),
         (["--listen", "127.0.0.1:0", "--tls-cert", "x"], "--tls-key"),

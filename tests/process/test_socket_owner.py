@@ -47,7 +47,7 @@ def test_a_socket_of_ones_own_is_taken_also_below_a_sticky_directory(place: Path
 def test_a_symlink_and_what_is_no_socket_are_refused(place: Path) -> None:
     real = bound(place / "run/yarrow.sock")
     (place / "link.sock").symlink_to(real)
-    assert "is a symlink: name the socket it leads to" in refused(place / "link.sock")
+    assert "is a symlink: pass the path of the socket itself" in refused(place / "link.sock")
     (place / "file").touch()
     assert "is not a socket" in refused(place / "file")
 
@@ -94,7 +94,7 @@ async def test_attaching_to_one_says_so_and_sends_nothing(world: World, place: P
         ended = await world.run("--attach", str(path), "hi")
         assert ended.code == 2
         assert ended.err == (
-            f"yarrow: {path} belongs to another user, who would receive your prompts: attach to a service of your own, "
+            f"yarrow: {path} belongs to another user, who would receive your prompts: attach to your own service, "
             "or to HOST:PORT with --tls-pin\n"
         )
         with pytest.raises(BlockingIOError):

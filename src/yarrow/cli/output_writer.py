@@ -124,7 +124,7 @@ class OutputWriter:
         terminal_closed = failure.errno == errno.EIO and self.out.is_terminal
         if terminal_closed or failure.errno in (errno.EPIPE, errno.ECONNRESET):
             raise ReaderGone
-        raise StorageError(f"standard output cannot be written: {failure.strerror}")
+        raise StorageError(f"cannot write to standard output: {failure.strerror}")
 
     def _fail(self, stream: OutputStream, failure: OSError) -> None:
         stream.failure = failure

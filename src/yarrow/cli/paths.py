@@ -12,7 +12,7 @@ def home_directory() -> Path:
     try:
         return Path.home()
     except RuntimeError:
-        raise UsageError("there is no home directory for this user; set HOME to one") from None
+        raise UsageError("cannot determine your home directory; set HOME") from None
 
 
 def working_directory() -> str:
@@ -20,7 +20,7 @@ def working_directory() -> str:
     try:
         path = str(Path.cwd())
     except OSError as error:
-        raise UsageError(f"the current directory cannot be used: {error.strerror}; change to one that exists") from None
+        raise UsageError(f"cannot use the current directory: {error.strerror}; change to another one") from None
     return _check_utf8(path, "the current directory")
 
 
@@ -38,10 +38,10 @@ def make_absolute(text: str, source: str) -> Path:
         path = Path(text).expanduser().absolute()
     except RuntimeError:
         home = text.partition("/")[0]
-        raise UsageError(f"{source} is {text!r}, but there is no home directory {home}; write the whole path") from None
+        raise UsageError(f"cannot use {source} {text!r}: home directory {home} not found; give the full path") from None
     except OSError as error:
         raise UsageError(
-            f"{source} is {text!r}, and the current directory cannot be used: {error.strerror}; write the whole path"
+            f"cannot resolve {source} {text!r} in the current directory: {error.strerror}; give the full path"
         ) from None
     _check_utf8(str(path), source)
     return path
@@ -52,9 +52,9 @@ def split_address(text: str, source: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not bare or (":" in bare) != (bare != host) or not (port.isascii() and port.isdigit()):
-        raise UsageError(f"{source} is {text!r}; it takes HOST:PORT, such as 127.0.0.1:7878 or [::1]:7878")
+        raise UsageError(f"invalid {source} {text!r}: use HOST:PORT, such as 127.0.0.1:7878 or [::1]:7878")
     if int(port) > MAX_PORT:
-        raise UsageError(f"{source} is {text!r}, and a port is at most {MAX_PORT}")
+        raise UsageError(f"invalid port in {source} {text!r}: use at most {MAX_PORT}")
     return bare, int(port)
 
 
@@ -62,5 +62,5 @@ def _check_utf8(path: str, source: str) -> str:
     try:
         path.encode()
     except UnicodeEncodeError:
-        raise UsageError(f"{source} is {path!r}, which is not UTF-8; use a directory with a name in UTF-8") from None
+        raise UsageError(f"{source} {path!r} is not valid UTF-8; use a path in UTF-8") from None
     return path

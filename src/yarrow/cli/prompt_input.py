@@ -56,11 +56,11 @@ def read_stdin(timeouts: StdinTimeouts | None, *, descriptor: int = 0) -> PipedI
     if os.isatty(descriptor):
         return PipedInput()
     if stat.S_ISDIR(mode):
-        raise UsageError("standard input is a directory; to speak of it, name it in the prompt")
+        raise UsageError("cannot read standard input: Is a directory; name the directory in the prompt instead")
     try:
         data, notice = _read_all(descriptor, timeouts)
     except OSError as error:
-        raise UsageError(f"standard input cannot be read: {error.strerror}") from None
+        raise UsageError(f"cannot read standard input: {error.strerror}") from None
     return PipedInput(decode_text(data, "standard input"), notice)
 
 
@@ -74,8 +74,8 @@ def _read_all(descriptor: int, timeouts: StdinTimeouts | None) -> tuple[bytes, s
         if len(data) > MAX_TEXT_SIZE:
             raise make_too_large_error("standard input", find_size(descriptor))
     if data:
-        return bytes(data), f"standard input paused after {len(data)} bytes and was not closed; going on with those"
-    return b"", "standard input is open and brought nothing; going on without it"
+        return bytes(data), f"standard input paused after {len(data)} bytes without being closed; using those"
+    return b"", "standard input is open but empty; continuing without it"
 
 
 def _wait_readable(descriptor: int, timeouts: StdinTimeouts | None, *, begun: bool) -> bool:
@@ -138,13 +138,15 @@ def build_prompt(arguments: Arguments, piped: str) -> Prompt:
     if not text:
         text, attachments = "\n\n".join(attachments), ()
     if not text and not images:
-        raise UsageError('there is no prompt: run yarrow "PROMPT" or pipe one in; yarrow --help tells more')
+        raise UsageError('No prompt given. Run yarrow "PROMPT" or pipe one in; see yarrow --help.')
     size = sum(len(one.encode()) for one in (text, *attachments))
     if size > MAX_TEXT_SIZE:
         raise make_too_large_error("the text of the prompt", size)
     size += sum(len(image.data) for image in images)
     if size > MAX_PROMPT_SIZE:
-        raise UsageError(f"the prompt has {size:,} bytes; a prompt holds at most {MAX_PROMPT_SIZE:,}, images included")
+        raise UsageError(
+            f"the prompt has {size:,} bytes, more than the maximum of {MAX_PROMPT_SIZE:,}: attach fewer files"
+        )
     return Prompt(text, tuple(images), attachments)
 
 
@@ -154,7 +156,7 @@ def decode_text(data: bytes, source: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"{source} is not UTF-8 text: byte {data[error.start]:#04x} at offset {error.start} cannot stand there"
+            f"{source} is not UTF-8: invalid byte {data[error.start]:#04x} at offset {error.start}; convert it to UTF-8"
         ) from None
 
 
@@ -162,8 +164,8 @@ def make_too_large_error(source: str, size: int | None) -> UsageError:
     """Return the error for text over the limit; `size` is in bytes, None if it is unknown."""
     holds = f"more than {MAX_TEXT_SIZE:,}" if size is None else f"{size:,}"
     return UsageError(
-        f"{source} has {holds} bytes, and a prompt holds at most {MAX_TEXT_SIZE:,} of text; name a file without @, and "
-        "the agent reads of it what it needs"
+        f"{source} has {holds} bytes, more than the maximum of {MAX_TEXT_SIZE:,} for text; name a file without @ and "
+        "the agent reads what it needs"
     )
 
 
@@ -188,9 +190,11 @@ def _read_file(word: str) -> str | PromptImage | None:
         if any(each.isspace() for each in word):
             # A whole quoted prompt that happens to start with the sign.
             return None
-        raise UsageError(f"{path}: there is no such file; to say {word} to the agent, put it after --") from None
+        raise UsageError(
+            f"cannot read {path}: No such file or directory; to send {word} as text, put it after --"
+        ) from None
     except OSError as error:
-        raise UsageError(f"{path}: it cannot be read: {error.strerror}") from None
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
     media_type = image_type(data)
     if not media_type and len(data) > MAX_TEXT_SIZE:
         raise make_too_large_error(str(path), size)

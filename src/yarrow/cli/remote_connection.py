@@ -45,7 +45,7 @@ async def connect_remote(arguments: Arguments, token: Path | None, limits: Servi
         split_address(address, "--attach")
         if token is None:
             raise UsageError(
-                f"{address} is reached over the network: name a copy of its token's file with --token-file"
+                f"{address} is a network address and needs a token: pass a copy of its token file with --token-file"
             )
         bearer = read_token(token)
         credentials, name = await _make_credentials(remote, address)
@@ -77,16 +77,16 @@ async def _make_credentials(remote: RemoteArguments, address: str) -> tuple[grpc
 
 SYSTEM_OWNERS = (0, 65_534)
 """User ids that may own a parent directory: root, and root as seen in a user namespace that does not map it."""
-_ADVICE = "attach to a service of your own, or to HOST:PORT with --tls-pin"
+_ADVICE = "attach to your own service, or to HOST:PORT with --tls-pin"
 
 
 def check_socket_owner(path: Path) -> None:
     """Raise `UsageError` if a socket belongs to another user, or if others could replace it."""
     status = os.lstat(path)
     if stat.S_ISLNK(status.st_mode):
-        raise UsageError(f"{path} is a symlink: name the socket it leads to")
+        raise UsageError(f"{path} is a symlink: pass the path of the socket itself")
     if not stat.S_ISSOCK(status.st_mode):
-        raise UsageError(f"{path} is not a socket: name the one that yarrow serve --socket listens on")
+        raise UsageError(f"{path} is not a socket: pass the one that yarrow serve --socket listens on")
     if not system.is_owned(status):
         raise UsageError(f"{path} belongs to another user, who would receive your prompts: {_ADVICE}")
     real = Path(os.path.realpath(path.parent))

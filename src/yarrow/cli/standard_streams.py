@@ -32,5 +32,5 @@ def write_stdout(text: str) -> int:
             return ExitCode.DONE
         from yarrow.errors import StorageError
 
-        raise StorageError(f"standard output cannot be written: {error.strerror}") from None
+        raise StorageError(f"cannot write to standard output: {error.strerror}") from None
     return ExitCode.DONE
