@@ -4,7 +4,7 @@ With `--check` nothing is written; it fails if a page in docs/ is not up to date
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from described import Described, Field, structs
@@ -18,29 +18,89 @@ from yarrow.client.sessions_command import USAGE
 from yarrow.client.slash_commands import COMMANDS as PROMPT_COMMANDS
 from yarrow.config import settings
 from yarrow.config.layers import VARIABLE_PREFIX, map_settings_by_variable
+from yarrow.config.validation import MAX_NUMBER
 from yarrow.event import events
 from yarrow.session import record
 from yarrow.v1 import agent_pb2 as pb
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-MADE = "This page is made from the code by `make generate`."
+MADE = "This page is generated from the code by `make generate`."
 _OF_COMMANDS = """\
-The first word can be a command, also behind flags: `yarrow --attach SOCKET sessions list`. A flag that the command
-does not heed is refused. `yarrow -p WORD` sends the word as a prompt, and so do quotes around several: `yarrow
-"models are slow"`. A prompt of one word that is nearly a command is refused, so that a slip costs no run. `yarrow
-COMMAND --help` tells about one command.
+- The command may follow flags: `yarrow --attach SOCKET sessions list`.
+- A flag that the command does not use is refused.
+- `yarrow -p WORD` sends the word as a prompt. So does `yarrow "models are slow"`: quoted words are a prompt.
+- A prompt of one word that resembles a command is refused, so that a typo starts no run.
+- `yarrow COMMAND --help` describes one command.
 
-`yarrow sessions list --json` prints an object a line, with `sessionId`, `parentId`, `name`, `title`, `cwd`,
-`provider`, `model`, `created`, `updated` and `active`; so do `yarrow sessions all --json` and `yarrow
-sessions search TEXT --json`, the latter with `found`, the line that holds the text. `--export` without `-c` or `-r`
-writes the newest session of this directory, and says which that is.
+`yarrow sessions list --json` and `yarrow sessions all --json` print one object per line with `sessionId`, `parentId`,
+`name`, `title`, `cwd`, `provider`, `model`, `created`, `updated` and `active`. `yarrow sessions search TEXT --json`
+adds `found`, the line that contains the text.
 """
+_OF_PROVIDERS = """\
+A provider is `providers.ID`. A timeout of 0 means no limit, and null the provider's default.
+
+- The ids `ollama`, `llamacpp`, `openai`, `anthropic`, `gemini`, `local` and `scripted` need no configuration.
+- Any other id needs a `type`.
+"""
+_OF_PRICES = """\
+A price is `prices.MODEL`, such as `{"qwen3": {"input": 0.1, "output": 0.4}}`, in US dollars per million tokens. The
+status line and `/stats` show the resulting cost.
+"""
+_OF_ALLOWED_CALLS = """\
+Yarrow adds an entry to `permissions.always` when you answer *always* to a [question](permissions.md#questions).
+"""
+_OF_EVENTS = """`yarrow --json` prints a header, then one event per line as
+a JSON object. Over gRPC the same events are `AgentEvent` ([proto](../proto/yarrow/v1/agent.proto)).
+
+## Order
+
+Within a run the order is
+
+```text
+agentStart (turnStart messageStart (textDelta|thinkingDelta|toolCall)* messageEnd
+            (toolDelta* toolOutput)* turnEnd)* agentEnd
+```
+
+- The order holds for failed and aborted runs too.
+- All other events can occur between these.
+
+## Common fields
+
+- `sessionId`: the session.
+- `runId`: the run; absent outside a run.
+- `sequence`: the position among the session's events, without gaps.
+- `time`: the time of publication.
+
+The encoding is protobuf's JSON: a 64-bit number is a string, and a field with an empty value is absent.
+
+## Header
+
+The header has `type` (`header`), `schemaVersion`, `sessionId`, `cwd`, `provider`, `model` and `versions`.
+
+A command instead of a prompt, such as `yarrow --json -c "/stats"`, produces no events. One line follows the header,
+with `type` (`command`), `name`, `text` (the output of the command) and `sessionId` (the session to continue with).
+`/tree` concerns no single session, so its header names none.
+
+## Events
+"""
+_OF_COMPLETION = """\
+Add one line to your shell profile to complete flags, values, commands, sessions and models.
+"""
+_LINKS = {
+    "ProviderSettings": "[providers](#providers)",
+    "Price": "[prices](#prices)",
+    "AllowedCall": "[allowed calls](#allowed-calls)",
+}
+"""Sections that describe the structs in types of keys, by class name."""
+USER_ONLY = "User settings only."
+"""Note in docstrings of settings that a project's file cannot set."""
 _IN_PLACE = """\
-In the terminal UI, and as a prompt with `-c` or `-r ID`. A prompt of one line that begins with a slash and a name
-that is no command, template or skill is never sent to the model: `yarrow "/nope"` is refused. A path such as
-`/usr/bin/env` is no command, and a space before the slash sends the line as it is. `!COMMAND` is for conversations;
-on the command line it is refused in the same way, since a shell is at hand: `make test 2>&1 | yarrow -c "what
-failed?"`.
+These commands work in the terminal UI, and as a prompt with `-c` or `-r ID`: `yarrow -c "/stats"`.
+
+- A prompt of one line that begins with a slash and a name must be a command, template or skill: `yarrow "/nope"` is
+  refused and never sent to the model.
+- A path such as `/usr/bin/env` is not a command. A space before the slash sends the line as it is.
+- `!COMMAND` is only for conversations. On the command line use a pipe: `make test 2>&1 | yarrow -c "what failed?"`.
 """
 
 
@@ -62,20 +122,20 @@ def command_line() -> str:
     prompt = [(f"`/{name} {each.usage}`".replace(" `", "`"), each.help) for name, each in PROMPT_COMMANDS.items()]
     return "\n".join(
         [
-            f"# The command line\n\n{MADE} How it is used is in the [tutorial](tutorial.md).\n",
+            f"# The command line\n\n{MADE} The [tutorial](tutorial.md) shows it in use.\n",
             f"```text\n{format_help()}```\n",
-            "## Flags\n\nA flag may be written `--flag VALUE` or `--flag=VALUE`; what follows `--` is prompt.\n",
-            *_table(("flag", "about", "values", "what it does"), flags),
+            "## Flags\n\nBoth `--flag VALUE` and `--flag=VALUE` work. Everything after `--` is the prompt.\n",
+            *_table(("flag", "group", "values", "effect"), flags),
             f"## Commands\n\n{_OF_COMMANDS}",
-            *_table(("command", "words that may follow", "what it does"), commands),
+            *_table(("command", "subcommands", "effect"), commands),
             f"```text\n{USAGE}\n```\n",
             f"## Commands in place of a prompt\n\n{_IN_PLACE}",
-            *_table(("command", "what it does"), prompt),
+            *_table(("command", "effect"), prompt),
             "## Exit codes\n",
             *_table(("code", "meaning"), [(f"`{int(code)}`", meaning) for code, meaning in MEANINGS.items()]),
-            "## Completion\n\nA shell that has read its script completes flags, values, commands, sessions, models.\n",
+            f"## Completion\n\n{_OF_COMPLETION}",
             *_table(
-                ("shell", "where it goes"),
+                ("shell", "line and file"),
                 [
                     ("bash", '`eval "$(yarrow --completions bash)"` in `~/.bashrc`'),
                     ("zsh", "`source <(yarrow --completions zsh)` in `~/.zshrc`, after `compinit`"),
@@ -87,43 +147,50 @@ def command_line() -> str:
 
 
 def configuration() -> str:
-    """Return the page of settings."""
+    """Return the page of settings: keys by dotted path, providers, the remaining objects, and variables."""
     found = structs(settings)
-    names = ["Settings", *(name for name in found if name != "Settings")]
+    heads = ("key", "type", "default", "meaning")
     variables = [
         (f"`{VARIABLE_PREFIX}{name}`", f"`{field.encode_name}`")
         for name, field in sorted(map_settings_by_variable().items())
     ]
     return "\n".join(
         [
-            f"# Settings\n\n{MADE} Files, layers and trust are in [Configuration](configuration.md);",
-            "`yarrow config schema` prints the same as a JSON Schema.\n",
-            *(line for name in names for line in _value(found[name])),
-            "## Variables\n",
+            "# Settings\n",
+            f"{MADE} [Configuration](configuration.md) explains files, layers and trust;",
+            "`yarrow config schema` prints the same keys as a JSON Schema.\n",
+            f"## Keys\n\nA number is between 0 and {MAX_NUMBER}.\n",
+            *_table(heads, _keys(found, "Settings", "")),
+            f"## Providers\n\n{_OF_PROVIDERS}",
+            *_table(heads, map(_row, found["ProviderSettings"].fields)),
+            f"## Prices\n\n{_OF_PRICES}",
+            *_table(heads, map(_row, found["Price"].fields)),
+            f"## Allowed calls\n\n{_OF_ALLOWED_CALLS}",
+            *_table(heads, map(_row, found["AllowedCall"].fields)),
+            "## Variables\n\nA top-level key with a single value has a variable.\n",
             *_table(("variable", "setting"), variables),
         ]
     )
 
 
+def _keys(found: Mapping[str, Described], name: str, prefix: str) -> Iterable[Sequence[str]]:
+    """Yield a row for each key of a struct; the fields of a nested struct follow under their dotted path."""
+    note = f" {USER_ONLY}" if USER_ONLY in found[name].text else ""
+    for field in found[name].fields:
+        if field.type in found:
+            outer = f" {USER_ONLY}" if USER_ONLY in field.text else ""
+            rows = _keys(found, field.type, f"{prefix}{field.name}.")
+            yield from ((*cells, meaning + outer) for *cells, meaning in rows)
+        else:
+            item = field.type.rpartition(" ")[2]
+            kind = field.type.replace(item, _LINKS.get(item, item))
+            yield *_row(field._replace(name=prefix + field.name, type=kind))[:3], f"{field.text}{note}"
+
+
 def event_stream() -> str:
     """Return the page of events, as printed by JSON mode and streamed by `Prompt`."""
     found = structs(events)
-    parts = [
-        "# Events\n",
-        f"{MADE} `yarrow --json` prints a header and then these, one JSON object a",
-        "line; over gRPC they are `AgentEvent` ([proto](../proto/yarrow/v1/agent.proto)). Within a run the order is\n",
-        "```text",
-        "agentStart (turnStart messageStart (textDelta|thinkingDelta|toolCall)* messageEnd",
-        "            (toolDelta* toolOutput)* turnEnd)* agentEnd",
-        "```\n",
-        "also when it fails or is aborted; the others lie between them. Each has `sessionId`, `runId` (absent outside",
-        "of a run), `sequence`, which counts the session's events without a gap, and `time`. 64-bit numbers are texts,",
-        "and a field that is absent has its empty value: that is the JSON of protobuf.\n",
-        "The header has `type` (`header`), `schemaVersion`, `sessionId`, `cwd`, `provider`, `model` and `versions`.",
-        'Of a command in place of a prompt, as in `yarrow --json -c "/stats"`, no event is told: behind the header',
-        "comes one line with `type` (`command`), `name`, `text`, which is what the command answered, and `sessionId`,",
-        "the session to go on with. `/tree` is about no session, and its header names none.\n",
-    ]
+    parts = [f"# Events\n\n{MADE} {_OF_EVENTS}"]
     for field in pb.AgentEvent.DESCRIPTOR.oneofs_by_name["event"].fields:
         kind = field.message_type
         assert kind is not None
@@ -149,9 +216,10 @@ def session_format() -> str:
         [
             "# The session file\n",
             f"{MADE} A session is `~/.yarrow/sessions/<project>/<id>.jsonl`: one JSON",
-            f"object a line, append-only, UTF-8, format version {record.VERSION}. Files of every version are read for",
-            "ever: fields are only added, each with a default; a reader skips and tells a line that it does not",
-            "understand, and never rewrites it. Texts and images that are large lie in files beside it.\n",
+            f"object per line, append-only, UTF-8, format version {record.VERSION}. Files beside it store large texts",
+            "and images.\n",
+            "- Files of every version stay readable: fields are only added, each with a default.",
+            "- A reader skips a line that it does not understand, with a warning, and never rewrites it.\n",
             "## Lines\n",
             *(line for each in (lines["Header"], said["Message"]) for line in _value(each)),
             *(line for name, each in lines.items() if name != "Header" for line in _value(each)),
@@ -164,12 +232,12 @@ def session_format() -> str:
 
 def _value(value: Described) -> Iterable[str]:
     """Yield a heading, a description and a table."""
-    yield f"### {value.name}\n\n{_escaped(value.text)}{f' Told by {value.tag}.' if value.tag else ''}\n"
+    yield f"### {value.name}\n\n{_escaped(value.text)}{f' Tag: {value.tag}.' if value.tag else ''}\n"
     yield from _table(("field", "type", "default", "meaning"), map(_row, value.fields))
 
 
 def _row(field: Field) -> Sequence[str]:
-    return (f"`{field.name}`", field.type, f"`{field.default}`" if field.default else "must be there", field.text)
+    return (f"`{field.name}`", field.type, f"`{field.default}`" if field.default else "required", field.text)
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]:

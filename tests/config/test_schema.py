@@ -15,8 +15,8 @@ def test_it_is_a_schema_of_every_key_with_descriptions() -> None:
     Draft202012Validator.check_schema(SCHEMA)
     properties = SCHEMA["$defs"]["Settings"]["properties"]
     assert set(properties) == {"$schema", *Settings.__struct_encode_fields__}
-    assert properties["maxTurns"]["description"] == "Turns of one run; 0 is no limit."
-    assert "prints the key" in SCHEMA["$defs"]["ProviderSettings"]["properties"]["apiKeyCommand"]["description"]
+    assert properties["maxTurns"]["description"] == "Maximum turns of a run; 0 means no limit."
+    assert "prints the API key" in SCHEMA["$defs"]["ProviderSettings"]["properties"]["apiKeyCommand"]["description"]
 
 
 @pytest.mark.parametrize(

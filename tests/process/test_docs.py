@@ -24,10 +24,13 @@ from yarrow.prompt.skills import MAX_LIST_BYTES, SKILL_KIND
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 CONFIGURATION = (DOCS / "configuration.md").read_text()
+SETTINGS = (DOCS / "settings.md").read_text()
 
 
 def part(heading: str) -> str:
-    return CONFIGURATION.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    """The section of a heading, on either of the two pages."""
+    page = next(page for page in (SETTINGS, CONFIGURATION) if f"## {heading}\n" in page)
+    return page.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
 
 
 def rows(heading: str) -> list[list[str]]:

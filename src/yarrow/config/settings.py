@@ -18,10 +18,13 @@ class CompactionSettings(Struct, frozen=True, rename="camel", forbid_unknown_fie
     """Compaction of the context; numbers are in tokens."""
 
     enabled: bool = True
+    """True to compact automatically when the context exceeds the window."""
     reserve_tokens: int = 2048
+    """Tokens of the window reserved for the answer."""
     keep_recent_tokens: int = 8192
+    """Minimum tokens of recent messages that stay unchanged."""
     model: str = ""
-    """Cheaper model of the same provider that writes the summaries; empty for the session's model."""
+    """Model of the same provider that writes the summaries; empty for the session's model."""
 
 
 class ProviderSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
@@ -30,11 +33,13 @@ class ProviderSettings(Struct, frozen=True, rename="camel", forbid_unknown_field
     type: ProviderType | None = None
     """Adapter; optional if the provider's id is that of a built-in provider."""
     base_url: str = ""
+    """http:// or https:// URL. For `openai`, its query (`?api-version=...`) is added to each request."""
     api_key_env: str = ""
     """Name of the environment variable with the API key."""
     api_key_command: str = ""
     """Command that prints the API key. User settings only."""
     headers: dict[str, str] = {}
+    """Headers of every request."""
     extra_body: dict[str, Any] = {}
     """Merged into the JSON body of every request."""
     context_window: int = 0
@@ -42,10 +47,13 @@ class ProviderSettings(Struct, frozen=True, rename="camel", forbid_unknown_field
     max_tokens: int = 0
     """Maximum tokens of an answer; 0 leaves it to the server."""
     temperature: float | None = None
+    """Sampling temperature; unset leaves it to the server."""
     thinking_style: Literal["budget", "adaptive"] | None = None
     """For the messages format: how thinking is requested; if unset, it depends on the model."""
     first_byte_timeout: float | None = None
+    """Seconds until the first byte of an answer."""
     idle_timeout: float | None = None
+    """Seconds between two bytes of an answer."""
     stall_timeout: float | None = None
     """Seconds without content in a streamed answer; 0 means no limit, and unset means five times `idleTimeout`."""
     chat_template: str = ""
@@ -75,9 +83,9 @@ class WorkspaceSettings(Struct, frozen=True, rename="camel", forbid_unknown_fiel
     """Directories besides the working directory that file tools may access."""
 
     extra: tuple[str, ...] = ()
-    """Directories that may be read and written."""
+    """Directories besides the working directory that file tools may read and write."""
     read: tuple[str, ...] = ()
-    """Directories that may be read."""
+    """Directories that file tools may read."""
     repository: Literal["write", "read"] = "write"
     """Access of shell commands to the repository around a working directory that is one of its subdirectories. A
     project's file can only set `read`.
@@ -97,9 +105,9 @@ class BashSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     """Environment and limits of shell commands."""
 
     pass_environment: tuple[str, ...] = ()
-    """Names of variables passed on although they look like secrets; never one that `apiKeyEnv` names."""
+    """Variables passed to commands although their names look like secrets; never one that `apiKeyEnv` names."""
     timeout: float = 120.0
-    """Default timeout in seconds."""
+    """Timeout in seconds of a command whose call names none."""
 
 
 class AllowedCall(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
@@ -118,7 +126,7 @@ class PermissionSettings(Struct, frozen=True, rename="camel", forbid_unknown_fie
     """Permissions of tools. A project's file can only tighten them."""
 
     mode: Literal["ask", "deny", "plan"] = "ask"
-    """Mode of sessions created without one."""
+    """Mode of sessions created without one; `auto` is only available as a flag."""
     rules: dict[str, Literal["auto", "ask", "deny"]] = {}
     """Rules by `tool` or `tool(pattern)`, in which `*` matches any text."""
     always: tuple[AllowedCall, ...] = ()
@@ -167,7 +175,9 @@ class Price(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omi
     """Price of a model in US dollars per million tokens."""
 
     input: float = 0.0
+    """Price of input tokens."""
     output: float = 0.0
+    """Price of output tokens."""
     cache_read: float | None = None
     """Price of tokens read from the cache; if unset, the same as `input`."""
     cache_write: float | None = None
@@ -180,13 +190,17 @@ class Settings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     provider: str = ""
     """Provider id; empty to detect one."""
     model: str = ""
+    """Model of the provider; empty for its first."""
     thinking: ThinkingLevel = ThinkingLevel.OFF
+    """Amount of thinking before an answer."""
     providers: dict[str, ProviderSettings] = {}
+    """Providers by id."""
     compaction: CompactionSettings = CompactionSettings()
     retry: RetrySettings = RetrySettings()
     prices: dict[str, Price] = {}
     """Prices by model name; for other models no cost is shown."""
     dry_run: bool = False
+    """True to show what would be done without doing it."""
     sandbox: Literal["off", "workspace", "strict"] = "workspace"
     """Sandbox of shell commands, where available; `strict` blocks the network and is never skipped. User settings only.
     """
@@ -202,7 +216,7 @@ class Settings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     session_dir: str = ""
     """Directory of sessions; empty for ~/.yarrow/sessions."""
     sync: Literal["message", "run", "none"] = "message"
-    """When written data is synced to disk."""
+    """When writes are synced to disk: after each message, at the end of a run, or never."""
     max_turns: int = 200
     """Maximum turns of a run; 0 means no limit."""
     extensions: tuple[str, ...] = ()
