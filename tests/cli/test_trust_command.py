@@ -81,13 +81,13 @@ def test_it_shows_what_would_change_and_without_a_terminal_asks_nothing(
     assert head == "Trusting it changes:"
     assert lines == [
         f'  model: "mine" -> "theirs"  {desk.theirs}:2',
-        "Of that, what decides where your code and your keys go, and what may be read and written:",
+        "Security-relevant changes (where your code and keys are sent, and what can be read and written):",
         f'  providers.work.extraBody.seed: "(set)" -> 5  {desk.theirs}:16',
         f'  providers.work.baseUrl: (not set) -> "https://(set)@theirs/v1"  {desk.theirs}:10',
         f'  providers.work.headers.a: (not set) -> "(set)"  {desk.theirs}:13',
-        f"  extensions stays ignored: only your own file may set it  {desk.theirs}:5",
-        f"  providers.work.apiKeyCommand stays ignored: only your own file may set it  {desk.theirs}:11",
-        "To trust exactly this content: yarrow trust grant",
+        f"  extensions is ignored: only your own settings can set it  {desk.theirs}:5",
+        f"  providers.work.apiKeyCommand is ignored: only your own settings can set it  {desk.theirs}:11",
+        "To trust this file as it is now: yarrow trust grant",
     ]
     assert desk.model == "mine"
 
@@ -105,10 +105,10 @@ def test_a_flood_of_keys_hides_nothing_that_matters(desk: Desk, capfd: pytest.Ca
 def test_grant_and_revoke(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
     assert '-> "theirs"' in output(capfd, "grant")
     assert desk.model == "theirs"
-    assert "To take it back: yarrow trust revoke" in output(capfd)
-    assert "is not trusted any more" in output(capfd, "revoke")
+    assert "To revoke the trust: yarrow trust revoke" in output(capfd)
+    assert "is no longer trusted" in output(capfd, "revoke")
     assert desk.model == "mine"
-    assert output(capfd, "revoke") == "Nothing was trusted here.\n"
+    assert output(capfd, "revoke") == "No trusted project settings here.\n"
 
 
 def test_changed_content_is_shown_as_changed(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
@@ -130,20 +130,20 @@ def test_the_list(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
     line = output(capfd, "list")
     assert line.endswith(f"  {desk.theirs}\n")
     desk.write({})
-    assert output(capfd, "list") == line[:-1] + " (changed since)\n"
+    assert output(capfd, "list") == line[:-1] + " (changed)\n"
     desk.theirs.unlink()
-    assert output(capfd, "list") == line[:-1] + " (gone)\n"
+    assert output(capfd, "list") == line[:-1] + " (missing)\n"
     desk.theirs.mkdir()
     assert output(capfd, "list") == line[:-1] + " (cannot be read)\n"
     # What is gone or broken can be revoked all the same.
-    assert "is not trusted any more" in output(capfd, "revoke")
+    assert "is no longer trusted" in output(capfd, "revoke")
     assert output(capfd, "list") == ""
 
 
 def test_without_a_projects_file(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
     desk.theirs.unlink()
-    assert "there is no .yarrow/config.json here" in output(capfd)
-    with pytest.raises(UsageError, match="nothing to trust"):
+    assert "No project settings found (.yarrow/config.json)" in output(capfd)
+    with pytest.raises(UsageError, match="No project settings found"):
         run_trust(["grant"])
 
 
@@ -151,7 +151,7 @@ def test_wrong_content_cannot_be_trusted(desk: Desk) -> None:
     desk.write({"modle": 1})
     with pytest.raises(ConfigError, match="did you mean 'model'"):
         run_trust(["grant"])
-    with pytest.raises(UsageError, match="`grant`, `revoke` or `list`, not 'garnt'"):
+    with pytest.raises(UsageError, match=r"unexpected argument 'garnt'; usage: yarrow trust \[grant\|revoke\|list\]"):
         run_trust(["garnt"])
 
 

@@ -26,11 +26,13 @@ from yarrow.platform import system
 
 SHORT_HASH_DIGITS = 12
 """Digits shown of a hash."""
-_NO_PROJECT = "there is no .yarrow/config.json here or above, below your home directory"
+_NO_PROJECT = "No project settings found (.yarrow/config.json)"
 _SENSITIVE = (
     r"\.(?:baseUrl|headers|apiKeyEnv|extraBody|script|models|chatTemplate)\b|^  (?:sessionDir|workspace|bash)\b"
 )
-_SENSITIVE_HEADING = "Of that, what decides where your code and your keys go, and what may be read and written:\n"
+_SENSITIVE_HEADING = (
+    "Security-relevant changes (where your code and keys are sent, and what can be read and written):\n"
+)
 MAX_LINES = 100
 """Maximum entries shown per kind; the rest are counted."""
 _MASKED_KEYS = frozenset({"headers"})
@@ -47,7 +49,7 @@ def run_trust(words: Sequence[str]) -> int:
         case ("grant",):
             project = read_project(home=home, cwd=cwd, environment=os.environ)
             if project is None:
-                raise UsageError(f"{_NO_PROJECT}, so there is nothing to trust")
+                raise UsageError(f"{_NO_PROJECT}: run this in the project's directory")
             write_stdout(_format_report(project, home))
             return _grant(project, home)
         case ("revoke",):
@@ -55,7 +57,7 @@ def run_trust(words: Sequence[str]) -> int:
         case ("list",):
             return _list(home)
         case _:
-            raise UsageError(f"yarrow trust takes nothing, `grant`, `revoke` or `list`, not {' '.join(words)!r}")
+            raise UsageError(f"unexpected argument {' '.join(words)!r}; usage: yarrow trust [grant|revoke|list]")
 
 
 def _show_and_ask(home: Path, cwd: Path) -> int:
@@ -64,20 +66,20 @@ def _show_and_ask(home: Path, cwd: Path) -> int:
         return write_stdout(f"{_NO_PROJECT}\n")
     write_stdout(_format_report(project, home))
     if project.trust_state is TrustState.TRUSTED:
-        return write_stdout("To take it back: yarrow trust revoke\n")
+        return write_stdout("To revoke the trust: yarrow trust revoke\n")
     if not (os.isatty(0) and os.isatty(1)):
-        return write_stdout("To trust exactly this content: yarrow trust grant\n")
+        return write_stdout("To trust this file as it is now: yarrow trust grant\n")
     # Input typed before the question is not an answer to it.
     system.flush_input(0)
-    write_stdout("Trust exactly this content? [y/N] ")
+    write_stdout("Trust this file as it is now? [y/N] ")
     if sys.stdin.buffer.readline().strip().lower() in (b"y", b"yes"):
         return _grant(project, home)
-    return write_stdout("Nothing was changed.\n")
+    return write_stdout("Nothing changed.\n")
 
 
 def _grant(project: ProjectFile, home: Path) -> int:
     grant(get_user_directory(home, os.environ), project.key, compute_hash(project.data))
-    return write_stdout("Trusted, until its content changes.\n")
+    return write_stdout("Trusted until its content changes.\n")
 
 
 def _revoke(home: Path, cwd: Path) -> int:
@@ -87,10 +89,10 @@ def _revoke(home: Path, cwd: Path) -> int:
     for path in list_project_files(cwd, home):
         if (key := get_trust_key(path)) in hashes:
             revoke(directory, key)
-            return write_stdout(f"{format_label(path, home)} is not trusted any more.\n")
+            return write_stdout(f"{format_label(path, home)} is no longer trusted.\n")
         if path.exists():
             break
-    return write_stdout("Nothing was trusted here.\n")
+    return write_stdout("No trusted project settings here.\n")
 
 
 def _list(home: Path) -> int:
@@ -111,8 +113,8 @@ def _describe_state(key: str, digest: str) -> str:
     except ConfigError:
         return " (cannot be read)"
     if data is None:
-        return " (gone)"
-    return " (changed since)" if get_trust_state(data, digest) is TrustState.CHANGED else ""
+        return " (missing)"
+    return " (changed)" if get_trust_state(data, digest) is TrustState.CHANGED else ""
 
 
 def _format_report(project: ProjectFile, home: Path) -> str:
@@ -132,7 +134,7 @@ def _format_report(project: ProjectFile, home: Path) -> str:
         f"{project.layer.label}\nsha256 {compute_hash(project.data)[:SHORT_HASH_DIGITS]}, {project.trust_state.value}\n"
     )
     ignored = [
-        f"  {format_path(path)} stays ignored: only your own file may set it  {project.layer.get_origin(path)}\n"
+        f"  {format_path(path)} is ignored: only your own settings can set it  {project.layer.get_origin(path)}\n"
         for path in list_user_only(project.layer.values)
     ]
     changes = _list_changes(present, granted)
