@@ -81,7 +81,7 @@ async def test_case_C_03_what_an_extension_prints_leaves_the_screen_whole(world:
         await screen.until(lambda _: screen.editor == ["typed"] and screen.place == (7, 0))
         screen.send("\x03/flood\r")
         await screen.until("again")
-        await screen.until("more was printed and is not shown: 2>FILE keeps it")
+        await screen.until("More output was dropped. Use 2>FILE to keep it.")
         screen.send("\x04")
         assert await screen.ended() == 0
         assert screen.left_behind() == []

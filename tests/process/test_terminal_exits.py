@@ -41,7 +41,7 @@ async def test_case_U_03_leaving(world: World, keys: str) -> None:
         screen.send(keys)
         assert (await screen.ended(), screen.left_behind()) == (0, [])
         (path,) = world.session_files() or [None]
-        assert path is None or "go on with: yarrow -r " in screen.text
+        assert path is None or "Resume with: yarrow -r " in screen.text
 
 
 async def test_ctrl_d_leaves_only_an_empty_editor(world: World) -> None:

@@ -189,7 +189,7 @@ async def test_a_service_elsewhere_is_attached_to(world: World) -> None:
             await screen.until(lambda _: re.search(r"error: the service cannot be reached \([^:]*\)", screen.text))
             screen.send("\x03\x04")
             await screen.ended()
-            assert f"go on with: yarrow --attach unix:{socket} -r " in "".join(screen.whole)
+            assert f"Resume with: yarrow --attach unix:{socket} -r " in "".join(screen.whole)
             assert screen.left_behind() == []
     finally:
         await service.communicate()

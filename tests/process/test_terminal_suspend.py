@@ -54,7 +54,7 @@ async def test_the_terminal_is_the_shells_and_everything_is_back_once(world: Wor
         assert "\n".join(screen.whole).count("an answer") == 1
         assert "\n".join(screen.whole).count("ready") == 1
         screen.send("\x04")
-        await screen.until("go on with: yarrow -r")
+        await screen.until("Resume with: yarrow -r")
         await screen.until(lambda _: screen.text.rstrip().endswith(PROMPT.strip()))
         assert screen.left_behind() == []
 

@@ -3,7 +3,7 @@
 from yarrow.cli.exit_codes import ExitCode
 
 
-def print_error(message: str, code: ExitCode) -> ExitCode:
+def print_error(message: str, code: ExitCode, *, prefix: str = "yarrow: ") -> ExitCode:
     """Print a message on standard error, without control characters; return the code."""
     import os
     from contextlib import suppress
@@ -14,7 +14,7 @@ def print_error(message: str, code: ExitCode) -> ExitCode:
     # If standard error is closed or full, only the code reports the error. Nothing stays in a buffer, which the
     # interpreter would try to write again at exit.
     with suppress(OSError):
-        os.write(2, f"yarrow: {text}\n".encode("utf-8", "backslashreplace"))
+        os.write(2, f"{prefix}{text}\n".encode("utf-8", "backslashreplace"))
     return code
 
 

@@ -37,7 +37,7 @@ async def run_terminal_ui(context: CliContext, request: pb.PromptRequest, ahead:
     if system.is_peer_closed(context.out):
         return ExitCode.INTERRUPTED
     if not request.options.ephemeral:
-        print_error(f"go on with: {format_resume_command(context.arguments, session_id)}", ExitCode.DONE)
+        print_error(f"Resume with: {format_resume_command(context.arguments, session_id)}", ExitCode.DONE, prefix="")
     return ExitCode.DONE
 
 
@@ -126,4 +126,4 @@ class StdoutCapture:
         if self._left >= 0:
             self._loop.call_soon_threadsafe(self._on_line, line)
         elif self._left == -1:
-            self._loop.call_soon_threadsafe(self._on_line, "more was printed and is not shown: 2>FILE keeps it")
+            self._loop.call_soon_threadsafe(self._on_line, "More output was dropped. Use 2>FILE to keep it.")
