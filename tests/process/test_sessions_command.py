@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import math
 import os
 import pty
 import resource
@@ -184,7 +185,7 @@ async def test_a_delete_of_which_one_is_unknown_deletes_none(world: World, told:
         (["search"], 2, "yarrow sessions search TEXT"),
         (["show"], 2, "usage: yarrow sessions show ID"),
         (["merge"], 2, "usage: yarrow sessions merge ID SESSION [--summary]"),
-        (["show", "nobody-there"], 2, "'nobody-there'; yarrow sessions all lists them"),
+        (["show", "nobody-there"], 2, "'nobody-there'; run yarrow sessions all to list them"),
         (["show", "../../../etc/passwd"], 2, "etc/passwd"),
         (["branch", "SELF", "x"], 2, "'x' is not the index of a message"),
         (["branch", "SELF", "99"], 2, "yarrow: there is no message 99 in this session: they are counted 0 to 3, or -1"),
@@ -224,8 +225,10 @@ async def test_export_of_the_newest_of_one_and_of_none(world: World, told: str, 
         target = tmp_path / f"x{number}.jsonl"
         ended = await world.run("--export", str(target), *flags)
         assert (ended.code, ended.out) == (0, "")
-        which = "" if "-r" in flags else f" of {expected[-8:]}, the newest session; -r ID takes another"
-        assert ended.err == f"yarrow: wrote {target} ({target.stat().st_size:,} bytes){which}\n"
+        latest, other = f"the latest session ({expected[-8:]}) ", "; use -r ID for another"
+        latest, other = ("", "") if "-r" in flags else (latest, other)
+        size = math.ceil(target.stat().st_size / 1000)
+        assert ended.err == f"yarrow: exported {latest}to {target} ({size:,} kB){other}\n"
         assert load_session(target).header.id == expected
         assert target.stat().st_mode & 0o077 == 0
     elsewhere = tmp_path / "elsewhere"
@@ -319,7 +322,7 @@ async def test_commands_about_no_session(world: World, told: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "named"),
     [
-        (["/stats"], 2, "name one with -r ID, or -c"),
+        (["/stats"], 2, "needs a session: use -r ID, or -c for the latest"),
         (["-r", "nobody-there", "/stats"], 2, "nobody-there"),
         (["-c", "/branch x"], 2, "is not the index"),
         (["-c", "/branch 99"], 2, "99"),
@@ -529,7 +532,7 @@ async def test_what_is_no_command_goes_to_no_model(world: World, told: str, argu
     before = texts(file_of(world, told))
     ended = await world.run(*arguments)
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err.rstrip().endswith(" sends it as it is")
+    assert ended.err.rstrip().endswith(" Start with a space to send it as text.")
     assert (len(world.session_files()), texts(file_of(world, told))) == (1, before)
     *flags, line = arguments
     assert (await world.run(*flags, f" {line}")).code == 0
@@ -567,7 +570,7 @@ async def test_a_command_of_the_terminal_ui_goes_to_no_model(world: World, told:
     assert set(TERMINAL_COMMANDS) == {*TUI_COMMANDS, *CHAT_COMMANDS} - set(COMMANDS)
     ended = await world.run("-c", "/model x")
     assert (ended.code, ended.out) == (2, "")
-    assert "/model is a command of the terminal UI: use -m MODEL." in ended.err
+    assert "/model works only in the terminal UI: use -m MODEL." in ended.err
     prompts = world.home / ".yarrow" / "prompts"
     prompts.mkdir()
     (prompts / "model.md").write_text("Say it.")

@@ -23,18 +23,19 @@ __all__ = ["is_command", "reject_unknown_command", "run_export", "run_sessions",
 SESSIONLESS_COMMANDS = ("tree", "import", "resume")
 """Slash commands that are not about a particular session."""
 TERMINAL_COMMANDS = {
-    "new": "a prompt without -c or -r begins another session",
+    "new": "a prompt without -c or -r starts a new session",
     "model": "use -m MODEL",
     "thinking": "use --thinking LEVEL",
     "permissions": "use --permissions MODE or yarrow permissions",
     "dry-run": "use --dry-run",
-    "copy": "nothing here does that",
-    "reload": "nothing here does that",
+    "copy": "it has no equivalent here",
+    "reload": "it has no equivalent here",
     "help": "use --help",
-    "quit": "nothing here waits to be left",
-    "exit": "nothing here waits to be left",
+    "quit": "it is not needed here",
+    "exit": "it is not needed here",
 }
 """Slash commands only of the terminal UI, and the equivalent of each for a single prompt."""
+_SEND_AS_IS_HINT = "Start with a space to send it as text."
 
 
 async def run_sessions(context: CliContext, cwd: str) -> ExitCode:
@@ -62,10 +63,9 @@ async def run_export(context: CliContext, cwd: str) -> ExitCode:
             size = await export_file(stub, session_id, path)
         except FilePathError as error:
             return print_error(str(error), ExitCode.USAGE)
-        which = (
-            "" if context.arguments.resume else f" of {shorten_id(session_id)}, the newest session; -r ID takes another"
-        )
-        output.err.write(f"yarrow: wrote {sanitize(str(path))} ({size:,} bytes){which}\n")
+        latest = "" if context.arguments.resume else f"the latest session ({shorten_id(session_id)}) "
+        other = "" if context.arguments.resume else "; use -r ID for another"
+        output.err.write(f"yarrow: exported {latest}to {sanitize(str(path))} ({-(-size // 1000):,} kB){other}\n")
     return ExitCode.DONE
 
 
@@ -80,7 +80,7 @@ async def run_slash_command(
         session_id = await find_named_session(stub, arguments, request.cwd)
         cwd = await get_cwd(stub, session_id)
     elif name not in SESSIONLESS_COMMANDS:
-        return print_error(f"/{name} is about a session: name one with -r ID, or -c for the newest", ExitCode.USAGE)
+        return print_error(f"/{name} needs a session: use -r ID, or -c for the latest", ExitCode.USAGE)
     try:
         answer = await run_line(CommandContext(stub, session_id, cwd), request.text)
     except (CommandError, FilePathError) as error:
@@ -110,10 +110,8 @@ async def reject_unknown_command(stub: Stub, request: pb.PromptRequest, *, resum
     if "\n" in text:
         return ""
     if request.text.startswith(BANG):
-        return (
-            f"a line that begins with {BANG} runs a shell command in a conversation, and nothing here: run it in your "
-            f'shell, and tell of it with COMMAND | yarrow "PROMPT". {_send_as_is_hint("sign")}'
-        )
+        instead = 'run COMMAND | yarrow "PROMPT" in your shell'
+        return f"{BANG}COMMAND works only in a conversation: {instead}. {_SEND_AS_IS_HINT}"
     found = COMMAND_NAME.match(request.text)
     if not found:
         return ""
@@ -124,14 +122,10 @@ async def reject_unknown_command(stub: Stub, request: pb.PromptRequest, *, resum
     if {name, f"skill:{name}"} & {*names}:
         return ""
     if instead := TERMINAL_COMMANDS.get(name):
-        return f"/{name} is a command of the terminal UI: {instead}. {_send_as_is_hint('slash')}"
+        return f"/{name} works only in the terminal UI: {instead}. {_SEND_AS_IS_HINT}"
     near = find_nearest(name, names)
-    hint = f"did you mean /{near}?" if near else f"there are /{', /'.join([*COMMANDS, *names])}."
-    return f"there is no command /{name}; {hint} {_send_as_is_hint('slash')}"
-
-
-def _send_as_is_hint(sign: str) -> str:
-    return f"A space before the {sign} sends it as it is"
+    hint = f"Did you mean /{near}?" if near else f"Commands: /{', /'.join([*COMMANDS, *names])}."
+    return f"Unknown command /{name}. {hint} {_SEND_AS_IS_HINT}"
 
 
 async def get_cwd(stub: Stub, session_id: str) -> str:
