@@ -38,4 +38,4 @@ async def test_that_there_are_no_models_is_said() -> None:
     service.models = pb.ListModelsResponse(provider="local")
     async with connected(service) as stub:
         await print_models(stub, "", json=True, out=out, err=err)
-    assert (out.text, err.text) == ("", "yarrow: local lists no models: name the one you want with -m\n")
+    assert (out.text, err.text) == ("", "yarrow: local lists no models: choose one with -m MODEL\n")

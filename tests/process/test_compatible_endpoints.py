@@ -161,7 +161,7 @@ async def test_that_a_server_lists_no_models_is_said(world: World) -> None:
         world.configure({"providers": {"there": {"type": "openai", "baseUrl": server.root}}})
         ended = await world.run("--list-models", "--provider", "there")
     assert (ended.code, ended.out) == (0, "")
-    assert ended.err == "yarrow: there lists no models: name the one you want with -m\n"
+    assert ended.err == "yarrow: there lists no models: choose one with -m MODEL\n"
 
 
 async def test_a_session_whose_provider_is_gone_says_how_to_go_on(world: World) -> None:

@@ -66,7 +66,7 @@ async def test_raw_is_refused_on_a_terminal(world: World, words: list[str]) -> N
     world.script([{"text": EVIL}])
     async with Screen(world, *words) as screen:
         assert await screen.ended() == 2
-        assert screen.text.split("\n")[0] == "yarrow: --raw needs a pipe or a file: a terminal would obey the output"
+        assert screen.text.split("\n")[0] == "yarrow: --raw cannot write to a terminal: redirect it to a pipe or file"
         assert CONTROLS.sub("", screen.drawn.decode().replace("\r\n", "")) == screen.drawn.decode().replace("\r\n", "")
     assert world.session_files() == []
 

@@ -31,8 +31,8 @@ async def run_serve(context: CliContext) -> ExitCode:
         service = build_service(settings, os.environ, added, protected_files=_list_protected_files(context, listening))
         async with run_server(service, listening) as addresses:
             print_error(
-                f"listening on {' and '.join(addresses)}; what needs permission is asked of clients that say "
-                "that they can answer, and denied where none does",
+                f"listening on {' and '.join(addresses)}; permission requests go to clients that can answer, and are "
+                "denied without one",
                 ExitCode.DONE,
             )
             await asyncio.Event().wait()
@@ -47,15 +47,13 @@ def _make_listen_config(context: CliContext) -> ListenConfig:
     """Return the listen configuration; create a missing token or certificate. Raises `UsageError`."""
     if not system.HAS_UNIX_SOCKETS:
         raise UsageError(
-            "yarrow serve needs a unix socket, which this system does not have: run it in WSL, or on another machine "
-            "with --listen, and reach it from here with --attach"
+            "yarrow serve needs unix sockets, which this system lacks: run it in WSL or, with --listen, on another "
+            "machine, and connect with --attach"
         )
     arguments, remote = context.arguments, context.arguments.remote
     users = get_user_directory(home_directory(), os.environ)
     default = users / "run" / "yarrow.sock"
-    socket = make_absolute(
-        arguments.socket or str(default), "--socket" if arguments.socket else "the path of the socket"
-    )
+    socket = make_absolute(arguments.socket or str(default), "--socket" if arguments.socket else "the socket path")
     make_private_folder(socket)
     return ListenConfig(
         socket=socket,
@@ -81,9 +79,7 @@ def _make_tcp_address(context: CliContext, folder: Path) -> TcpAddress:
         tls = load_certificate(make_absolute(remote.tls_cert, "--tls-cert"), make_absolute(remote.tls_key, "--tls-key"))
     else:
         tls = load_or_create_certificate(folder)
-        print_error(
-            f"clients expect its certificate with --tls-pin {compute_fingerprint(tls.certificate)}", ExitCode.DONE
-        )
+        print_error(f"clients connect with --tls-pin {compute_fingerprint(tls.certificate)}", ExitCode.DONE)
     if remote.tls_client_ca:
         tls = TlsCertificate(
             tls.certificate, tls.key, load_authority(make_absolute(remote.tls_client_ca, "--tls-client-ca"))

@@ -97,7 +97,7 @@ def _select_command(context: CliContext) -> Coroutine[Any, Any, ExitCode]:
     cwd = str(Path(os.sep).absolute()) if arguments.resume else working_directory()
     _probe_sandbox(context)
     if arguments.raw and os.isatty(context.out):
-        raise UsageError("--raw needs a pipe or a file: a terminal would obey the output")
+        raise UsageError("--raw cannot write to a terminal: redirect it to a pipe or file")
     if _is_interactive(context):
         request = make_prompt_request(arguments, loaded.settings, prompt=Prompt(""), cwd=cwd)
         if arguments.plain or not system.HAS_TERMINAL_UI or os.environ.get("TERM", "") in DUMB_TERMINALS:
@@ -153,7 +153,7 @@ def _run_until_done(doing: Coroutine[Any, Any, ExitCode]) -> ExitCode:
             return print_error(error.failure.message, exit_code_for_status(error.failure.status, error.failure.reason))
         except grpc.aio.AioRpcError as error:
             refused = parse_rpc_error(error)
-            hint = "; yarrow sessions all lists them" if refused.reason == "SESSION_UNKNOWN" else ""
+            hint = "; run yarrow sessions all to list them" if refused.reason == "SESSION_UNKNOWN" else ""
             return print_error(f"{refused.message}{hint}", exit_code_for_status(refused.status, refused.reason))
 
     with InterruptHandler() as interrupts:
@@ -202,7 +202,7 @@ async def print_models(stub: Stub, provider: str, *, json: bool, out: Sink, err:
     """
     response = await stub.ListModels(pb.ListModelsRequest(provider=provider))
     if not response.models:
-        err.write(f"yarrow: {sanitize(response.provider)} lists no models: name the one you want with -m\n")
+        err.write(f"yarrow: {sanitize(response.provider)} lists no models: choose one with -m MODEL\n")
     for model in response.models:
         if json:
             entry = {"name": model.name, "contextWindow": model.context_window, "provider": response.provider}
