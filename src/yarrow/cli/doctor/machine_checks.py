@@ -24,7 +24,7 @@ from yarrow.session.ids import is_valid_id
 
 UNSHARED = {"npm": ".npm/_cacache", "pip": ".cache/pip", "uv": ".cache/uv"}
 """Package managers that support only one cache, and its path below the home directory."""
-_NO_BASH = "install bash; commands are run by /bin/sh, and models write them for bash"
+_NO_BASH = "install bash: models write commands for bash, but /bin/sh runs them"
 _DUMB_TERMINALS = ("", "dumb", "unknown")
 """Values of TERM for terminals that show only plain text."""
 
@@ -41,10 +41,8 @@ def check_tools(environment: Mapping[str, str]) -> list[Check]:
     shell = system.find_shell(environment)
     bash = shell if Path(shell).stem == "bash" else None
     return [
-        _check_installed("ripgrep", shutil.which("rg", path=path), "search is slower without it; install ripgrep"),
-        _check_installed(
-            "git", shutil.which("git", path=path), "install git, which a model reaches for in most projects"
-        ),
+        _check_installed("ripgrep", shutil.which("rg", path=path), "install ripgrep: search is slower without it"),
+        _check_installed("git", shutil.which("git", path=path), "install git: models use it in most projects"),
         _check_installed("shell", bash, system.NO_SHELL_HINT or _NO_BASH),
         *_check_sandbox(environment),
     ]
@@ -53,16 +51,16 @@ def check_tools(environment: Mapping[str, str]) -> list[Check]:
 def _check_sandbox(environment: Mapping[str, str]) -> list[Check]:
     if why := unavailable_reason():
         install = "" if system.NO_SANDBOX_REASON else "install bubblewrap; "
-        todo = f"{install}without it every shell command is asked, and runs with your rights"
+        todo = f"{install}without it, Yarrow asks before each shell command, which then runs with your rights"
         return [warn("tools", "sandbox", seen=why, todo=todo)]
     home = Path(environment.get("HOME") or Path.home()).resolve()
     here: tuple[Path, ...] = ()
     with suppress(OSError):  # the directory is gone
         here = (Path.cwd(),)
     if why := unsuitable_reason(here, home, temp_directory()):
-        todo = "until then every command is asked"
-        return [warn("tools", "sandbox", seen=f"none in this directory: {why}", todo=todo)]
-    return [ok("tools", "sandbox", "shell commands can run in one"), *_caches(home)]
+        todo = "until then Yarrow asks before each command"
+        return [warn("tools", "sandbox", seen=f"not available in this directory: {why}", todo=todo)]
+    return [ok("tools", "sandbox", "available for shell commands"), *_caches(home)]
 
 
 def _caches(home: Path) -> list[Check]:
@@ -71,7 +69,7 @@ def _caches(home: Path) -> list[Check]:
     if not names:
         return []
     return [
-        ok("tools", "caches", f"those of {', '.join(names)} begin empty in each session: they cannot use a second one")
+        ok("tools", "caches", f"empty at the start of each session: {', '.join(names)} (they support only one cache)")
     ]
 
 
@@ -91,7 +89,7 @@ def _check_screen(environment: Mapping[str, str]) -> Check:
     size = os.get_terminal_size(1)
     seen = f"{size.columns}x{size.lines}, TERM={name}, {'colours' if has_colours(environment) else 'no colours'}"
     if name in _DUMB_TERMINALS:
-        return warn("terminal", "output", seen=seen, todo="set TERM to what the terminal is, such as xterm-256color")
+        return warn("terminal", "output", seen=seen, todo="set TERM to your terminal type, such as xterm-256color")
     return ok("terminal", "output", seen)
 
 
@@ -102,11 +100,11 @@ def has_colours(environment: Mapping[str, str]) -> bool:
 
 def _check_locale(environment: Mapping[str, str]) -> Check:
     variable = next((name for name in ("LC_ALL", "LC_CTYPE", "LANG") if environment.get(name)), "")
-    seen = f"{variable}={environment[variable]}" if variable else "none is set"
+    seen = f"{variable}={environment[variable]}" if variable else "not set"
     if is_utf8(environment):
         return ok("terminal", "locale", seen)
     change = "unset LC_ALL and export LANG=C.UTF-8" if variable == "LC_ALL" else f"export {variable or 'LANG'}=C.UTF-8"
-    return warn("terminal", "locale", seen=f"{seen}, which is not UTF-8", todo=f"{change}, or another locale in UTF-8")
+    return warn("terminal", "locale", seen=f"{seen} (not UTF-8)", todo=f"{change}, or another UTF-8 locale")
 
 
 def is_utf8(environment: Mapping[str, str]) -> bool:
@@ -133,7 +131,7 @@ def check_storage(context: CheckContext) -> list[Check]:
 def _check_root(context: CheckContext, root: Path) -> list[Check]:
     there = _find_nearest(root)
     if reason := _find_directory_problem(there):
-        todo = "give it back to you, or set sessionDir to a directory of yours; --no-session does without"
+        todo = "make it writable, or set sessionDir to another directory; --no-session works without one"
         return [fail(SECTION, "sessions", seen=f"{context.shorten_path(root)}: {reason}", todo=todo, code=Code.STORAGE)]
     free = shutil.disk_usage(there).free
     checks = [_check_sessions(context, root)]
@@ -155,12 +153,12 @@ def _check_sessions(context: CheckContext, root: Path) -> Check:
         if _is_damaged(path):
             damaged.append(path)
     count = f"{len(paths)} in {context.shorten_path(root)}" + (
-        f", looked at {looked} of them" if looked < len(paths) else ""
+        f", {looked} of them checked" if looked < len(paths) else ""
     )
     if not damaged:
         return ok(SECTION, "sessions", count)
     seen = f"{count}; {len(damaged)} damaged, such as {context.shorten_path(damaged[0])}"
-    return warn(SECTION, "sessions", seen=seen, todo="copy it before you go on with it: what can be read of it is used")
+    return warn(SECTION, "sessions", seen=seen, todo="back it up before you resume it: Yarrow uses what is readable")
 
 
 def _is_damaged(path: Path) -> bool:
@@ -180,19 +178,19 @@ def _check_log(context: CheckContext, path: Path) -> Check:
         seen, todo = f"YARROW_LOG is {level!r}", f"set it to one of {', '.join(LEVELS)}, or unset it"
         return fail(SECTION, "log", seen=seen, todo=todo, code=Code.USAGE)
     if level:
-        return ok(SECTION, "log", f"on standard error, as YARROW_LOG={level} says")
+        return ok(SECTION, "log", f"standard error (YARROW_LOG={level})")
     if (
         reason := _find_file_problem(path)
         if os.path.lexists(path)
         else _find_directory_problem(_find_nearest(path.parent))
     ):
-        todo = "make it writable; until then what is logged is lost"
+        todo = "make it writable; until then log messages are lost"
         return warn(SECTION, "log", seen=f"{context.shorten_path(path)}: {reason}", todo=todo)
     there = path.exists()
     return ok(
         SECTION,
         "log",
-        context.shorten_path(path) if there else f"{context.shorten_path(path)} is not there, and need not be",
+        context.shorten_path(path) if there else f"no {context.shorten_path(path)} (nothing logged yet)",
     )
 
 

@@ -52,13 +52,13 @@ async def _choose_provider(context: CheckContext) -> tuple[str, str, str]:
     if settings.provider:
         return settings.provider, settings.model, f"set by {context.loaded.list_origins()['provider']}"
     found = await detect(context.environment, settings)
-    return found.name, settings.model or found.model, found.reason or "the only one that is configured"
+    return found.name, settings.model or found.model, found.reason or "the only configured provider"
 
 
 def _report_no_provider(error: ProviderError) -> Check:
     head, *ways = error.message.splitlines()
     seen, _, todo = head.partition(". ")
-    return Check(SECTION, "in force", CheckStatus.FAIL, seen, todo, tuple(ways), error.code)
+    return Check(SECTION, "selected", CheckStatus.FAIL, seen, todo, tuple(ways), error.code)
 
 
 async def _run_with_limit(probe: ProviderProbe, limit: float) -> ProbeResult | YarrowError:
@@ -66,46 +66,46 @@ async def _run_with_limit(probe: ProviderProbe, limit: float) -> ProbeResult | Y
         async with asyncio.timeout(limit):
             return await run_probe(probe)
     except TimeoutError:
-        return ProviderError(Code.STREAM_STALLED, f"no answer within {limit:g} s")
+        return ProviderError(Code.STREAM_STALLED, f"no response within {limit:g} s")
     except YarrowError as error:
         return error
 
 
 def _report_unknown(probe: ProviderProbe) -> Check:
-    todo = f"give a prompt to see whether it works; if no extension adds it, set providers.{probe.name}.type"
-    return warn(SECTION, probe.name, seen="not asked, since an extension may add it", todo=todo)
+    todo = f"run a prompt to test it; if no extension provides it, set providers.{probe.name}.type"
+    return warn(SECTION, probe.name, seen="not checked: an extension may provide it", todo=todo)
 
 
 def _report_failure(probe: ProviderProbe, error: YarrowError, reason: str) -> Check:
     """Report an error of a provider; `reason` is why a prompt would use it, empty if it would not."""
     status = CheckStatus.FAIL if probe.is_chosen else CheckStatus.WARN
     place, key = f"providers.{probe.name}", probe.key_source
-    seen, code, todo = error.message, error.code, f"correct {place} in the settings"
+    seen, code, todo = error.message, error.code, f"fix {place} in the settings"
     match error.code:
         case Code.AUTH:
-            todo = f"see that {key} holds a key of this server" if key else f"set {place}.apiKeyEnv"
+            todo = f"check that {key} holds a key for this server" if key else f"set {place}.apiKeyEnv"
         case Code.UNREACHABLE if probe.is_vendor:
-            todo = "see whether this machine has a network"
+            todo = "check the network connection"
         case Code.UNREACHABLE:
             seen = seen.partition(": start ")[0]
-            todo = f"start the server, or set {place}.baseUrl to where it is"
+            todo = f"start the server, or set {place}.baseUrl to its address"
         case Code.STREAM_STALLED:
             code = Code.UNREACHABLE
-            todo = "see whether the server still loads a model, and whether this is its address"
+            todo = "check whether the server is still loading a model, and whether this is its address"
         case Code.PROVIDER_SETUP if is_secret_variable("", probe.settings.api_key_env):
-            todo = "apiKeyEnv takes the name of a variable, and not the key: put the key into a variable and name that"
+            todo = "apiKeyEnv is the name of a variable, not the key: export the key in a variable and set its name"
         case Code.PROVIDER_SETUP if seen.startswith(f"{place}.apiKeyEnv "):
             seen, todo = seen.partition(": export ")[0], f"export {key}=..."
         case Code.PROVIDER_SETUP if seen.startswith(f"{place}.apiKeyCommand "):
             # The output of the command is not shown, since it may contain secrets.
-            seen, todo = seen.partition(": ")[0], "run the command by itself and see what it says"
+            seen, todo = seen.partition(": ")[0], "run the command yourself to see its error"
         case Code.PROVIDER_SETUP if ": " in seen:
             seen, _, todo = seen.partition(": ")
         case _:
             pass
     # The error about an unreachable server already names it.
     address = "" if error.code is Code.UNREACHABLE else _format_address(probe)
-    why = f"; in force, {reason}" if reason else ""
+    why = f"; selected: {reason}" if reason else ""
     return Check(SECTION, probe.name, status, f"{address}{seen}{why}", todo, code=code)
 
 
@@ -133,7 +133,7 @@ def _report_answer(probe: ProviderProbe, result: ProbeResult, reason: str) -> li
     if result.models or not result.has_model_list:
         checks = [ok(SECTION, probe.name, seen)]
     elif probe.is_configured and not isinstance(result.info, YarrowError):
-        checks = [warn(SECTION, probe.name, seen=seen, todo="give it a model: load one, or pull one")]
+        checks = [warn(SECTION, probe.name, seen=seen, todo="load or pull a model")]
     else:
         checks = []
     return [*checks, *_check_model(probe, result, reason)] if probe.is_chosen else checks
@@ -151,16 +151,16 @@ def _check_model(probe: ProviderProbe, result: ProbeResult, reason: str) -> list
     info = result.info
     if isinstance(info, YarrowError):
         failed = _report_failure(probe, info, reason)
-        return [replace(failed, name="in force", todo=f"{failed.todo}{_format_choices(result.models)}")]
+        return [replace(failed, name="selected", todo=f"{failed.todo}{_format_choices(result.models)}")]
     seen = f"{info.name}/{info.model} ({reason})"
     entry = next((each for each in result.models if each.name in (info.model, f"{info.model}:latest")), None)
     if entry is None and result.models and probe.is_server:
-        todo = f"name another with -m or `model`, if this one is not known there{_format_choices(result.models)}"
-        model = warn(SECTION, "in force", seen=f"{seen}, which the server does not list", todo=todo)
+        todo = f"choose another with -m or `model` if the server does not know this one{_format_choices(result.models)}"
+        model = warn(SECTION, "selected", seen=f"{seen}, not listed by the server", todo=todo)
     elif not info.has_tool_call:
-        model = warn(SECTION, "in force", seen=f"{seen}, which calls no tools", todo="choose a model that calls tools")
+        model = warn(SECTION, "selected", seen=f"{seen}, no tool support", todo="choose a model that supports tools")
     else:
-        model = ok(SECTION, "in force", f"{seen}, calls tools")
+        model = ok(SECTION, "selected", f"{seen}, supports tools")
     return [model, *_check_window(probe, info, entry)]
 
 
@@ -168,7 +168,7 @@ def _format_choices(models: Sequence[ModelEntry]) -> str:
     if not models:
         return ""
     names = ", ".join(entry.name for entry in models[:MAX_SHOWN_MODELS])
-    return f"; it has {names}{' and more' if len(models) > MAX_SHOWN_MODELS else ''}"
+    return f"; available: {names}{' and more' if len(models) > MAX_SHOWN_MODELS else ''}"
 
 
 def _check_window(probe: ProviderProbe, info: ProviderInfo, entry: ModelEntry | None) -> list[Check]:
@@ -176,14 +176,12 @@ def _check_window(probe: ProviderProbe, info: ProviderInfo, entry: ModelEntry | 
     if info.context_window >= MIN_CONTEXT_WINDOW:
         return [ok(SECTION, "window", f"{info.context_window:,} tokens")]
     if info.context_window:
-        todo = f"give the server more context, or choose another model; where the number is wrong, set {key}"
-        seen = (
-            f"{info.context_window:,} tokens, which is little: below {MIN_CONTEXT_WINDOW:,} there is no room for work"
-        )
+        todo = f"increase the context size of the server, or choose another model; if the number is wrong, set {key}"
+        seen = f"{info.context_window:,} tokens, too small: use at least {MIN_CONTEXT_WINDOW:,}"
         return [warn(SECTION, "window", seen=seen, todo=todo)]
     if not probe.is_server:
         # A scripted provider has no context window.
-        return [ok(SECTION, "window", "told by the model when it is loaded")] if probe.type == "local" else []
+        return [ok(SECTION, "window", "known once the model is loaded")] if probe.type == "local" else []
     listed = f"; the server lists {entry.context_window}" if entry and entry.context_window else ""
-    todo = f"set {key} to the tokens that the server gives{listed}"
-    return [warn(SECTION, "window", seen="not known", todo=todo)]
+    todo = f"set {key} to the server's context size in tokens{listed}"
+    return [warn(SECTION, "window", seen="unknown", todo=todo)]

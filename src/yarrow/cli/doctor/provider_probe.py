@@ -123,7 +123,7 @@ def _find_local_model(probe: ProviderProbe, models: Sequence[ModelEntry]) -> Pro
         raise ProviderError(Code.PROVIDER_SETUP, lacks)
     names = [entry.name for entry in models]
     if not probe.model and not names:
-        raise ProviderError(Code.PROVIDER_SETUP, "there is no local model: run `yarrow models pull`")
+        raise ProviderError(Code.PROVIDER_SETUP, "no local model: run `yarrow models pull`")
     model = probe.model or names[0]
     if model not in names:
         find_gguf(model, probe.context.environment)

@@ -106,5 +106,6 @@ def _summarize(checks: Sequence[Check]) -> str:
     }
     warnings = f"{counts[CheckStatus.WARN]} warning{'' if counts[CheckStatus.WARN] == 1 else 's'}"
     if failures := counts[CheckStatus.FAIL]:
-        return f"A prompt would not work: {failures} failure{'' if failures == 1 else 's'}, {warnings}."
-    return f"A prompt would work, with {warnings}." if counts[CheckStatus.WARN] else "A prompt would work."
+        problems = f"{failures} problem{'' if failures == 1 else 's'}"
+        return f"Not ready: {problems}, {warnings}." if counts[CheckStatus.WARN] else f"Not ready: {problems}."
+    return f"Ready, with {warnings}." if counts[CheckStatus.WARN] else "Ready."

@@ -15,7 +15,7 @@ from yarrow.extension.discovery import find_entry_points
 from yarrow.policy.permission.decision import describe_unknown_tools
 
 SECTION = "settings"
-_UNLOADED_HINT = "; unless an extension brings it, which are not loaded here"
+_UNLOADED_HINT = " (unless an extension provides it; they are not loaded here)"
 
 
 def read_context(home: Path, cwd: Path, environment: Mapping[str, str]) -> tuple[CheckContext, list[Check]]:
@@ -28,7 +28,7 @@ def read_context(home: Path, cwd: Path, environment: Mapping[str, str]) -> tuple
         read.check_providers({read.settings.provider, *read.settings.providers} if extensions else ())
         loaded = read
     except ConfigError as error:
-        todo = "correct it; no prompt is taken before, and what follows here is about the defaults"
+        todo = "fix it: until then Yarrow rejects prompts, and the checks below are about the defaults"
         faults.append(fail(SECTION, "error", seen=error.message, todo=todo, code=error.code))
     context = CheckContext(home, cwd, environment, loaded, extensions)
     return context, [*_files(context), *faults, *_directory(), *_notices(loaded), *_rules(context), *_keys(context)]
@@ -36,14 +36,10 @@ def read_context(home: Path, cwd: Path, environment: Mapping[str, str]) -> tuple
 
 def _files(context: CheckContext) -> list[Check]:
     users = get_user_file(context.home, context.environment)
-    there = (
-        context.shorten_path(users)
-        if os.path.lexists(users)
-        else f"{context.shorten_path(users)} is not there, and need not be"
-    )
-    checks = [ok(SECTION, "yours", there), ok(SECTION, "project's", _project(context))]
+    there = context.shorten_path(users) if os.path.lexists(users) else f"no {context.shorten_path(users)} (optional)"
+    checks = [ok(SECTION, "user", there), ok(SECTION, "project", _project(context))]
     if context.extensions:
-        checks.append(ok(SECTION, "extensions", f"{context.extensions}, none of them loaded to look at them"))
+        checks.append(ok(SECTION, "extensions", f"{context.extensions} (not loaded by this check)"))
     return [*checks, *_extensions(context)]
 
 
@@ -55,7 +51,7 @@ def _extensions(context: CheckContext) -> list[Check]:
         path = users / Path(text).expanduser()
         if not path.exists():
             place = f"extensions[{number}] ({context.loaded.get_origin(('extensions',))})"
-            seen, todo = f"{context.shorten_path(path)} is not there", f"correct {place}, or put the file there"
+            seen, todo = f"{context.shorten_path(path)} not found", f"fix {place} or create the file"
             checks.append(warn(SECTION, "extension", seen=seen, todo=todo))
     return checks
 
@@ -64,7 +60,7 @@ def _project(context: CheckContext) -> str:
     try:
         project = read_project(home=context.home, cwd=context.cwd, environment=context.environment)
     except ConfigError:
-        return "cannot be used"
+        return "invalid or unreadable"
     return f"{project.layer.label}, {project.trust_state.value}" if project else "none"
 
 
@@ -92,7 +88,7 @@ def _keys(context: CheckContext) -> list[Check]:
         path = Path(os.path.realpath(context.cwd / Path(text).expanduser()))
         if keys.has(str(path)):
             place = f"workspace.read[{number}] ({context.loaded.get_origin(('workspace', 'read'))})"
-            seen = f"{context.shorten_path(path)} holds keys, and tools and commands can read it"
+            seen = f"{context.shorten_path(path)} holds keys that tools and commands can read"
             checks.append(warn(SECTION, "keys", seen=seen, todo=f"remove {place} unless the model may see them"))
     return checks
 
