@@ -17,10 +17,10 @@ from yarrow.provider.local.model_files import list_installed
 from yarrow.provider.ollama.address import parse_root
 
 SETUP_INSTRUCTIONS = """\
-no model backend was found. There are these ways to give one:
-  Ollama:        run `ollama serve` and `ollama pull qwen3`
-  llama.cpp:     run `llama-server -m MODEL.gguf --jinja --port 8080`
-  a hosted one:  export ANTHROPIC_API_KEY=..., OPENAI_API_KEY=... or GEMINI_API_KEY=..., and name a model with -m"""
+no model backend was found. Set one up:
+  Ollama:           run `ollama serve` and `ollama pull qwen3`
+  llama.cpp:        run `llama-server -m MODEL.gguf --jinja --port 8080`
+  hosted:           export ANTHROPIC_API_KEY=..., OPENAI_API_KEY=... or GEMINI_API_KEY=..., and name a model with -m"""
 PULL_INSTRUCTION = "`yarrow models pull`, or name GGUF files in providers.local.models"
 
 
@@ -75,11 +75,11 @@ def describe_setup() -> str:
     """Return the setup advice shown without a backend; it offers a local model only if this machine can run one."""
     match find_unavailable_reason():
         case "":
-            return f"{SETUP_INSTRUCTIONS}\n  none of these: {PULL_INSTRUCTION}"
+            return f"{SETUP_INSTRUCTIONS}\n  no server or key: {PULL_INSTRUCTION}"
         case lacks if lacks == EXECUTABLE_REASON:
             return SETUP_INSTRUCTIONS
         case _:
-            return f"{SETUP_INSTRUCTIONS}\n  none of these: {INSTALL_COMMAND}, then {PULL_INSTRUCTION}"
+            return f"{SETUP_INSTRUCTIONS}\n  no server or key: {INSTALL_COMMAND}, then {PULL_INSTRUCTION}"
 
 
 async def _find_ollama_model(http: HttpClient, root: str) -> str:
