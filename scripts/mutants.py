@@ -234,6 +234,14 @@ MUTANTS = (
     ),
     Mutant(
         "sandbox",
+        "what a command moves to shared memory ends with it",
+        "policy/sandbox/bwrap_args.py",
+        "in reversed(session_places(spec)):",
+        "in reversed(session_places(spec)[:2]):",
+        "tests/policy/test_sandbox_moves.py",
+    ),
+    Mutant(
+        "sandbox",
         "keys below the home are shown with what holds them",
         "policy/sandbox/bwrap_args.py",
         "keys = [*bare, *map(Path, sight.masked), *resolve_symlinks(secrets)]",

@@ -64,6 +64,8 @@ def session(tmp_path: Path) -> Session:
         ("mv plans/a.txt ~", "plans/a.txt", "{home}/a.txt"),
         ("mkdir /tmp/x; mv plans/* /tmp/x && rmdir plans", "plans/deep", "/tmp/x/deep"),
         ('python3 -c \'import shutil; shutil.move("notes.md", "/tmp")\'', "notes.md", "/tmp/notes.md"),
+        ("mv notes.md /dev/shm", "notes.md", "/dev/shm/notes.md"),
+        ("mkdir /dev/shm/x && mv plans /dev/shm/x/old", "plans", "/dev/shm/x/old"),
     ],
 )
 async def test_moved_files_are_copied_and_named(session: Session, script: str, moved: str, place: str) -> None:

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from sandboxed import USERS, Corner, corner, git
+from sandboxed import PYTHON, USERS, Corner, corner, git
 
 from yarrow.policy.process import Command
 from yarrow.policy.sandbox.git_files import forget_worktrees
 from yarrow.policy.sandbox.home_changes import MAX_NAMED, HomeChanges
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
+from yarrow.policy.sandbox.session_home import session_places
 from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.workspace import Workspace
 
@@ -20,11 +21,13 @@ pytestmark = pytest.mark.xdist_group("sandbox")
 PLACES = (
     *("/", "/mnt", "/srv", "/run", "/run/user/0", "/var/tmp", "/opt", "/home", "/home/else", "/root", "/media"),
     *("/etc", "/usr/lib", "/var/spool", "/var/lib", "/dev", "/dev/pts", "/proc", "/sys", "/boot", "/lost"),
+    *("/dev/shm", "/dev/shm/sub", "/dev/mqueue", "/tmp", "/tmp/sub"),
     *("~", "~/mono", "~/mono/packages", "~/mono/shared", "~/mono/packages/app", "~/mono/packages/app/sub", "~/read"),
     *("~/tools", "~/tools/bin", "~/papers", "/tmp/corner-other", "{root}", "{root}/beside", "{root}/service"),
 )
 NAMES = ("file", "a b", "ünï", "deep/er/file", "-f", "new\nline", "wt", "$HOME", "*")
-OWN = ("/dev/shm/", "/tmp/")
+OWN = (("/dev/shm/", "shm"), ("/tmp/", "tmp"))
+"""Directories of the session: each as commands see it, and its name in the session's directory."""
 
 
 def mono(place: Corner) -> Corner:
@@ -54,11 +57,13 @@ async def vanished(place: Corner, paths: list[str]) -> list[str]:
 
 
 def is_found(path: str, place: Corner) -> bool:
-    """Whether a path holds the word outside too, or is the session's own by its name."""
+    """Whether a path holds the word outside too, or in a directory that the session keeps."""
     below_home = os.path.relpath(path, place.home)
     is_own = below_home.startswith(".") and not below_home.startswith("..")
-    in_tmp = path.startswith(OWN) and not is_below(path, str(place.root))
-    return is_own or in_tmp or (Path(path).is_file() and Path(path).read_bytes() == b"word\n")
+    kept = [Path(path)]
+    if not is_below(path, str(place.root)):
+        kept += [place.root / "private" / name / path.removeprefix(own) for own, name in OWN if path.startswith(own)]
+    return is_own or any(one.is_file() and one.read_bytes() == b"word\n" for one in kept)
 
 
 def is_below(path: str, above: str) -> bool:
@@ -117,7 +122,27 @@ async def test_a_workspace_in_the_home_is_no_stray(place: Corner) -> None:
     assert strays.list_changed() == []
 
 
-@pytest.mark.parametrize("where", ["~/wt", "/tmp/wt", "/tmp/deep/er/wt"])
+async def test_every_place_that_can_be_written_to_outlives_the_command(place: Corner) -> None:
+    mounted = 'while read -r _ _ _ _ path options _; do case $options in rw*) echo "$path";; esac; done'
+    output, _ = await place.run(f"{mounted} </proc/self/mountinfo | sort -u")
+    # The kernel's own, in which no file can be made.
+    places = {path for path in output.split("\n") if path and not path.startswith(("/proc", "/dev/pts", "/sys"))}
+    devices = {f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "console")}
+    kept = {"/tmp", "/dev/shm", str(place.home), str(place.workspace), f"{place.workspace}/.git"}
+    assert places - devices <= kept | {f"{place.workspace}/sub"}
+    assert {"/tmp", "/dev/shm"} <= places
+
+
+async def test_shared_memory_works_and_its_files_are_kept_for_later_commands(place: Corner) -> None:
+    script = (
+        "from multiprocessing import Lock, shared_memory as m; Lock(); s = m.SharedMemory('x', True, 4); s.unlink()"
+    )
+    made = await place.run(f'{PYTHON} -c "{script}" && ls -A /dev/shm && echo word > /dev/shm/file')
+    assert made == ("", 0)
+    assert await place.run("cat /dev/shm/file") == ("word\n", 0)
+
+
+@pytest.mark.parametrize("where", ["~/wt", "/tmp/wt", "/tmp/deep/er/wt", "/dev/shm/wt"])
 async def test_a_worktree_of_the_session_is_forgotten_with_it(place: Corner, where: str) -> None:
     git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
     place.own()
@@ -126,8 +151,7 @@ async def test_a_worktree_of_the_session_is_forgotten_with_it(place: Corner, whe
     boxes = SandboxFactory("workspace", home=place.home)
     made = boxes.create("s", Workspace.make(place.workspace))
     assert made is not None
-    private = place.root / "private"
-    places = ((private / "home", place.home), (private / "tmp", Path("/tmp")))
+    places = session_places(place.box)
     assert [str(path) for path in forget_worktrees(places, (place.workspace,))] == [where.replace("~", str(place.home))]
     git(place.workspace, "switch", "-q", "topic")
     assert git(place.workspace, "log", "-1", "--format=%s") == "second\n"

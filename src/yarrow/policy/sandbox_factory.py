@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from yarrow.errors import ConfigError
 from yarrow.platform import system
 from yarrow.policy.sandbox.command_user import CommandUser, owner_of, owner_problem
-from yarrow.policy.sandbox.hidden_directories import SYSTEM_DIRECTORIES, hidden_directories, sandbox_home
+from yarrow.policy.sandbox.hidden_directories import SYSTEM_DIRECTORIES, hidden_directories
 from yarrow.policy.sandbox.probe import find_bwrap, unavailable_reason
 from yarrow.policy.sandbox.sandbox_spec import SandboxLevel, SandboxSpec
 from yarrow.policy.temp_dir import temp_directory
@@ -127,10 +127,9 @@ class SandboxFactory:
         spec = self._specs.pop(session_id, None)
         if spec is not None and spec.session_dir.is_dir():
             from yarrow.policy.sandbox.git_files import forget_worktrees
-            from yarrow.policy.sandbox.session_home import remove  # many sessions run no command
+            from yarrow.policy.sandbox.session_home import remove, session_places  # many sessions run no command
 
-            places = ((spec.session_dir / "home", sandbox_home(spec.home)), (spec.session_dir / "tmp", Path("/tmp")))  # noqa: S108
-            forget_worktrees(places, spec.writable)
+            forget_worktrees(session_places(spec), spec.writable)
             remove(spec.session_dir)
 
     def create(self, session_id: str, workspace: Workspace, denied: Iterable[Path] = ()) -> SandboxSpec | None:

@@ -202,7 +202,7 @@ def _make_sandbox_notes(boxed: SandboxedCommand, command: Command, output: str, 
         notes.append(stray)
     notes += protection_gaps(boxed.restrictions.spec.writable)
     if boxed.was_emptied:
-        notes.append("before this command /tmp and the home held too much, and were emptied")
+        notes.append("before this command /tmp, /dev/shm and the home held too much, and were emptied")
     ran = FinishedCommand(command.argv[-1], output, command.cwd, failed=end.code != 0)
     why = explain_failure(ran, boxed.restrictions)
     if closed and is_git:

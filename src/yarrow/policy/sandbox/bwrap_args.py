@@ -38,6 +38,7 @@ from yarrow.policy.sandbox.mounts import (
 from yarrow.policy.sandbox.protected_paths import ScanResult, directories_between
 from yarrow.policy.sandbox.redacted_settings import copy_settings
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
+from yarrow.policy.sandbox.session_home import session_places
 from yarrow.policy.sandbox.sockets import find_client_sockets, find_daemon_sockets
 from yarrow.policy.sandbox.symlink_chain import follow_symlinks
 from yarrow.policy.sandbox.visible_programs import VisiblePrograms, find_visible_programs
@@ -74,9 +75,9 @@ def build_arguments(
         words.append("--unshare-net")
     words += ["--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     words += ["--ro-bind", "/", "/", "--proc", "/proc"]
-    words += ["--dev", "/dev", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108 (a separate tmpfs)
+    words += ["--dev", "/dev", "--remount-ro", "/dev"]
     plan = mount_plan(spec, mounts, environment)
-    places = {str(sandbox_home(spec.home)): str(spec.session_dir / "home"), "/tmp": str(spec.session_dir / "tmp")}  # noqa: S108
+    places = {str(inside): str(directory) for directory, inside in session_places(spec)}
     clear_mount_points(plan, places | mounts.caches.session_directories)
     words += render_mounts(plan if spec.owner is None else _reachable_mounts(plan, spec, spec.owner))
     if len(words) > MAX_WORDS:
@@ -108,10 +109,7 @@ def mount_plan(spec: SandboxSpec, mounts: WorkspaceMounts, environment: Mapping[
         *_kernel_masks(),
         *_hidden_masks(),
         *root_masks,
-        BindMount(str(spec.session_dir / "tmp"), "/tmp", writable=True),  # noqa: S108 (the session's own)
-        *_parent_masks("/tmp", (str(home), *roots)),  # noqa: S108
-        BindMount(str(spec.session_dir / "home"), str(home), writable=True),
-        *_parent_masks(str(home), roots),
+        *_session_mounts(spec, (str(home), *roots)),
         *(() if mounts.config_copies is None else (mounts.config_copies.mount(),)),
         *(BindMount(source, target, optional=True) for source, target in sight.shown if not caches.covers(target)),
         *_resolver_mounts(spec),
@@ -176,6 +174,14 @@ def _root_file_masks(spec: SandboxSpec) -> tuple[list[Mount], list[Mount]]:
     below = [mask for mask in masks if _lies_in(mask.target, readable)]
     named = [bind_self(root, optional=True) for root in readable if _lies_in(root, [mask.target for mask in below])]
     return [mask for mask in masks if mask not in below], [*below, *named]
+
+
+def _session_mounts(spec: SandboxSpec, targets: Sequence[str]) -> Iterator[Mount]:
+    """Yield the mounts of the session's own directories, below which further mounts have these targets."""
+    # The home comes last: it may lie below another one.
+    for directory, inside in reversed(session_places(spec)):
+        yield BindMount(str(directory), str(inside), writable=True)
+        yield from _parent_masks(str(inside), targets)
 
 
 def _parent_masks(place: str, targets: Iterable[str]) -> list[Mount]:
@@ -315,7 +321,7 @@ def _bind_mounts(path: Path, mounts: WorkspaceMounts, *, writable: bool) -> list
 
 def host_path(spec: SandboxSpec, path: Path, environment: Mapping[str, str]) -> Path | None:
     """Return the host path that a real path inside the sandbox refers to; None if it is hidden."""
-    home, secrets = sandbox_home(spec.home), find_home_secrets(spec.home)
+    secrets = find_home_secrets(spec.home)
     if any(path.is_relative_to(root) for root in (*spec.hidden, *secrets, *resolve_symlinks(secrets))):
         return None
     if any(path.is_relative_to(root) for root in (*spec.writable, *spec.readable)):
@@ -324,9 +330,9 @@ def host_path(spec: SandboxSpec, path: Path, environment: Mapping[str, str]) -> 
         path.is_relative_to(target) for source, target in _visible_programs(spec, environment).shown if source == target
     ):
         return path
-    for place, name in ((home, "home"), (Path("/tmp"), "tmp")):  # noqa: S108
-        if path.is_relative_to(place):
-            return spec.session_dir / name / path.relative_to(place)
+    for directory, inside in session_places(spec):
+        if path.is_relative_to(inside):
+            return directory / path.relative_to(inside)
     hidden = [
         *(cached_realpath(name) for name in (*HIDDEN_DIRECTORIES, *HIDDEN_SYSTEM_DIRECTORIES)),
         *_root_directories(spec),

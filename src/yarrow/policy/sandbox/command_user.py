@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from yarrow.platform import system
 
-SESSION_DIRECTORIES = ("home", "tmp", "settings", "configs")
+SESSION_DIRECTORIES = ("home", "tmp", "shm", "settings", "configs")
 """Session directories that commands read or write."""
 
 

@@ -1,4 +1,4 @@
-"""Files that a command moved from the workspace to the session's /tmp or home, which are deleted with the session."""
+"""Files that a command moved from the workspace to the session's own directories, which are deleted with it."""
 
 import os
 import re
@@ -12,14 +12,14 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.policy.openat import open_directory
-from yarrow.policy.sandbox.hidden_directories import sandbox_home
 from yarrow.policy.sandbox.quarantine import Quarantine, QuarantineEntry
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
+from yarrow.policy.sandbox.session_home import session_places
 
 MAX_FILES = 50_000
 """Maximum workspace files, nearest first, that are recognized in another place."""
 MAX_ENTRIES = 50_000
-"""Maximum entries of the session's /tmp and home, nearest first, that are searched for moved files."""
+"""Maximum entries of a directory of the session, nearest first, that are searched for moved files."""
 MAX_NAMED = 10
 """Maximum moved files and directories that are copied and named; the rest are counted."""
 CLOCK_SLACK_NS = 20_000_000
@@ -69,7 +69,7 @@ class WorkspaceFiles(Struct, frozen=True):
     def copy_moved(self, quarantine: Quarantine) -> MovedFiles:
         """Copy moved files to the quarantine, and return them."""
         moved: dict[Path, Path] = {}
-        for place, _ in self._places() if self.files else ():
+        for place, _ in session_places(self.spec) if self.files else ():
             for origin, copy in self._match(place):
                 moved.setdefault(*self._whole_directory(origin, copy, place))
         found: list[MovedFile] = []
@@ -78,13 +78,9 @@ class WorkspaceFiles(Struct, frozen=True):
             found.append(MovedFile(path, seen_at, _store_copy(copy, path, quarantine, seen_at=seen_at)))
         return MovedFiles(tuple(found), len(moved) - len(found))
 
-    def _places(self) -> list[tuple[Path, Path]]:
-        """Return the session's own directories, each with the path at which commands see it."""
-        directory = self.spec.session_dir
-        return [(directory / "tmp", Path("/tmp")), (directory / "home", sandbox_home(self.spec.home))]  # noqa: S108
-
     def _seen_at(self, copy: Path) -> Path:
-        return next(seen / copy.relative_to(place) for place, seen in self._places() if copy.is_relative_to(place))
+        places = session_places(self.spec)
+        return next(seen / copy.relative_to(place) for place, seen in places if copy.is_relative_to(place))
 
     def _match(self, place: Path) -> Iterator[tuple[Path, Path]]:
         """Yield files that arrived in a directory with the time of an older file now missing in the workspace."""

@@ -1,4 +1,4 @@
-"""Directory of a session with the home and /tmp of its commands: creation, size limit, removal."""
+"""Directory of a session with the home, /tmp and /dev/shm of its commands: creation, size limit, removal."""
 
 import os
 import threading
@@ -7,12 +7,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from yarrow.policy.directory_trees import remove_tree
+from yarrow.policy.sandbox.hidden_directories import sandbox_home
+from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 
-DIRECTORIES = ("tmp", "home")
+DIRECTORIES = ("tmp", "shm", "home")
 CACHES = "caches"
 """Name of the directory with the session's own package manager caches."""
 MAX_BYTES = 4_294_967_296
-"""Maximum bytes on disk of a session's home and /tmp between two commands (4 GiB); beyond that, both are emptied."""
+"""Maximum bytes on disk of a session's directories between two commands (4 GiB); beyond that, they are emptied."""
 MEASURE_SECONDS = 60.0
 """Minimum seconds between two measurements of the size."""
 MEASURE_SHARE = 100
@@ -22,6 +24,16 @@ _next_measure: dict[Path, float] = {}
 _users: dict[Path, int] = {}
 _lock = threading.RLock()
 """Reentrant, because garbage collection may call `release` in the same thread."""
+
+
+def session_places(spec: SandboxSpec) -> tuple[tuple[Path, Path], ...]:
+    """Return the session's own directories, each with the path at which commands see it."""
+    directory = spec.session_dir
+    return (
+        (directory / "home", sandbox_home(spec.home)),
+        (directory / "tmp", Path("/tmp")),  # noqa: S108 (the session's own)
+        (directory / "shm", Path("/dev/shm")),  # noqa: S108 (the session's own)
+    )
 
 
 def create(session_dir: Path) -> None:
