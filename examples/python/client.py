@@ -14,7 +14,7 @@ if len(sys.argv) not in (2, 3):
 SOCKET = Path(os.environ.get("YARROW_SOCKET", Path.home() / ".yarrow" / "run" / "yarrow.sock"))
 TOKEN = Path(f"{SOCKET}.token")
 if not TOKEN.exists():
-    sys.exit(f"there is no {TOKEN}: start yarrow serve, or name its socket in YARROW_SOCKET")
+    sys.exit(f"token file {TOKEN} not found: start yarrow serve, or set YARROW_SOCKET to its socket")
 metadata = (("authorization", f"Bearer {TOKEN.read_text().strip()}"),)
 with grpc.insecure_channel(f"unix:{SOCKET}") as channel:
     service, session = AgentServiceStub(channel), "".join(sys.argv[2:])

@@ -1,4 +1,4 @@
-// Prompts a Yarrow service and prints what it answers: node dist/client.js [--session ID] "the prompt"
+// Prompts a Yarrow service and prints the answer: node dist/client.js [--session ID] "the prompt"
 // YARROW_ADDRESS is unix:PATH or HOST:PORT; YARROW_TOKEN_FILE and, for HOST:PORT, YARROW_CERTIFICATE are paths.
 import * as fs from "node:fs";
 import * as os from "node:os";
@@ -19,7 +19,7 @@ function connect(): AgentServiceClient {
   const definition = loadSync("yarrow/v1/agent.proto", { includeDirs: [PROTO], longs: String, enums: String, oneofs: true });
   const { AgentService } = (grpc.loadPackageDefinition(definition) as unknown as ProtoGrpcType).yarrow.v1;
   if (address.startsWith("unix:")) return new AgentService(address, grpc.credentials.createInsecure());
-  // A certificate that the service made for itself bears the name `yarrow`, whatever its address.
+  // A certificate created by the service has the name `yarrow`, whatever its address.
   const certificate = fs.readFileSync(process.env.YARROW_CERTIFICATE ?? "service.crt");
   return new AgentService(address, grpc.credentials.createSsl(certificate), { "grpc.ssl_target_name_override": "yarrow" });
 }
@@ -51,7 +51,7 @@ function main(): void {
   const metadata = new grpc.Metadata();
   metadata.set("authorization", `Bearer ${fs.readFileSync(tokenFile, "utf8").trim()}`);
   const sessionId = values.session ?? "";
-  // Prompt makes a session of an id that there is not; who goes on with one wants to be told.
+  // Prompt would create a session that does not exist; fail instead.
   const begin = () => prompt(client, metadata, sessionId, text);
   if (sessionId) client.GetState({ sessionId }, metadata, (error) => (error ? failed(client, error) : begin()));
   else begin();
@@ -75,6 +75,6 @@ function prompt(client: AgentServiceClient, metadata: grpc.Metadata, sessionId: 
 try {
   main();
 } catch (error) {
-  console.error((error as Error).message); // a flag that there is not, or a file that cannot be read
+  console.error((error as Error).message); // an unknown flag, or an unreadable file
   process.exitCode = 1;
 }

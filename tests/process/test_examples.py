@@ -147,7 +147,7 @@ async def test_the_client_in_python(world: World) -> None:
         assert (unknown.code, unknown.out) == (1, "")
         assert re.fullmatch(r"NOT_FOUND: .*'nowhere'.*\n", unknown.err)
         elsewhere = await shell(world, f"YARROW_SOCKET=/nowhere.sock {first}", here)
-        assert elsewhere.err.startswith("there is no /nowhere.sock.token: start yarrow serve")
+        assert elsewhere.err.startswith("token file /nowhere.sock.token not found: start yarrow serve")
         assert (await shell(world, "python client.py", here)).err.startswith("usage: python client.py")
         # With code of one's own in place of Yarrow's, and over the network as the page says.
         await done(world, generate.replace("../../proto", str(ROOT / "proto")), here)
