@@ -18,8 +18,7 @@ from yarrow.event.events import TextDelta
 from yarrow.service.event_stream import MAX_BATCH_EVENTS
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceServicer, AgentServiceStub, add_AgentServiceServicer_to_server
-from yarrow.wire.channel import InMemoryChannel
-from yarrow.wire.registrar import Registrar
+from yarrow.wire.channel import InMemoryChannel, Registrar
 
 PUBLISHED = 20_000
 CARRIED = 20_000

@@ -123,7 +123,7 @@ MUTANTS = (
     Mutant(
         "8",
         "a client that went away keeps its place",
-        "service/servicer.py",
+        "service/run_rpcs.py",
         "                    yield response\n        finally:\n            entry.release(subscription)\n",
         "                    yield response\n        finally:\n            pass\n",
         "tests/service/test_leaving_clients.py",

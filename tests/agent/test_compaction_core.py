@@ -13,9 +13,16 @@ from msgspec.structs import replace
 from yarrow.agent.compaction.compact import Summarize, SummaryAnswer, compact, summarize_with
 from yarrow.agent.compaction.plan import MIN_ANSWER, CompactionPlan, CompactionTask, Cut, KeepBudget, cut, plan
 from yarrow.agent.compaction.summary import SYSTEM, TouchedFiles, parse_summary, summary_text
-from yarrow.agent.context import Context, ContextBudget, TokenCounter, context_of, needs_compaction
+from yarrow.agent.context import (
+    Context,
+    ContextBudget,
+    TokenCounter,
+    context_of,
+    message_tokens,
+    needs_compaction,
+    text_tokens,
+)
 from yarrow.agent.retry import Clock, RetryPolicy
-from yarrow.agent.tokens import message_tokens, text_tokens
 from yarrow.config.settings import CompactionSettings, RetrySettings
 from yarrow.errors import Code, ProviderError, RunError, YarrowError
 from yarrow.event.events import CompactionReason, Notice

@@ -11,8 +11,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from yarrow.agent import context as contexts
-from yarrow.agent.context import Context, ContextBudget, TokenCalibration, TokenCounter, context_of
-from yarrow.agent.tokens import IMAGE_TOKENS, fixed_tokens, message_tokens, text_tokens
+from yarrow.agent.context import (
+    IMAGE_TOKENS,
+    Context,
+    ContextBudget,
+    TokenCalibration,
+    TokenCounter,
+    context_of,
+    fixed_tokens,
+    message_tokens,
+    text_tokens,
+)
 from yarrow.message import Block, Image, Message, Role, Text, Thinking, ToolCall, ToolSpec, Usage
 from yarrow.session.record import Compaction, Header
 from yarrow.session.state import SessionState, apply_record, fold_records

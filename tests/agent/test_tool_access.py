@@ -14,7 +14,7 @@ from msgspec import Struct
 from yarrow.agent.compaction.summary import list_touched_files
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.message import Message, Role, Text, ToolCall
-from yarrow.policy.permission.request import ToolKind
+from yarrow.policy.permission.path_rules import ToolKind
 from yarrow.policy.workspace import Refused
 from yarrow.tool.access import OTHER_ACCESS, Access, get_access
 from yarrow.tool.arguments import make_schema

@@ -13,8 +13,7 @@ from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceServicer, AgentServiceStub
 from yarrow.v1.agent_pb2_grpc import add_AgentServiceServicer_to_server as add_to_server
-from yarrow.wire.channel import InMemoryChannel
-from yarrow.wire.registrar import Registrar
+from yarrow.wire.channel import InMemoryChannel, Registrar
 
 if TYPE_CHECKING:
     # To a type checker the generated class lacks what a test does not need.

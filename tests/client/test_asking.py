@@ -16,7 +16,7 @@ from yarrow.client.permission_texts import format_always_label, format_facts, fo
 from yarrow.client.plain_mode import PlainTerminal
 from yarrow.client.run_stream import RunResult
 from yarrow.client.sanitizer import UNSAFE_CHARACTER
-from yarrow.client.unsandboxed_rerun import RERUN_OFFER
+from yarrow.client.shell_escape import RERUN_OFFER
 from yarrow.tool.command_output import OUTSIDE_HINT
 from yarrow.v1 import agent_pb2 as pb
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from yarrow.client import json_mode
-from yarrow.client.event_json import EventEncoder
+from yarrow.client.json_mode import EventEncoder
 from yarrow.client.run_stream import RunResult
 from yarrow.v1 import agent_pb2 as pb
 

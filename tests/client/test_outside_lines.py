@@ -14,9 +14,8 @@ from yarrow.client.permission_texts import (
     format_session_label,
 )
 from yarrow.client.run_notes import format_call_note
-from yarrow.client.shell_escape import format_bang, parse_bang
+from yarrow.client.shell_escape import RERUN_PROMPT, format_bang, is_rerun_offered, parse_bang, strip_instruction
 from yarrow.client.slash_command import CommandError
-from yarrow.client.unsandboxed_rerun import RERUN_PROMPT, is_rerun_offered, strip_instruction
 from yarrow.tool.bash import MAX_REASON_CHARACTERS as LONGEST
 from yarrow.tool.command_output import OUTSIDE_HINT, STRICT_HINT
 from yarrow.v1 import agent_pb2 as pb

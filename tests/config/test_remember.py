@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.config.allowed_calls import add_allowed_call, add_to_text, remove_allowed_call, remove_from_text
 from yarrow.config.files import decode_settings
+from yarrow.config.json_edit import add_allowed_call, add_to_text, remove_allowed_call, remove_from_text
 from yarrow.config.settings import AllowedCall
 from yarrow.errors import ConfigError, StorageError
 

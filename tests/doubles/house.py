@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from doubles.rig import ActTool, EchoTool
-from yarrow.agent.contributions import Contributions, no_contributions
+from yarrow.agent.hooks import Contributions, no_contributions
 from yarrow.agent.permission_broker import PermissionConfig
 from yarrow.agent.retry import Clock
 from yarrow.config.settings import AllowedCall, ProviderSettings, Settings
@@ -24,8 +24,7 @@ from yarrow.session.manager import SessionManager
 from yarrow.tool.registry import ToolRegistry
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
-from yarrow.wire.channel import InMemoryChannel
-from yarrow.wire.registrar import Registrar
+from yarrow.wire.channel import InMemoryChannel, Registrar
 
 if TYPE_CHECKING:
     from yarrow.v1.agent_pb2_grpc import AgentServiceAsyncStub  # there is no such class at run time

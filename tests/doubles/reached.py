@@ -15,8 +15,7 @@ from yarrow.service.rpc_handlers import register_service
 from yarrow.service.server import ListenConfig, TcpAddress, run_server
 from yarrow.service.tls_certificate import CERTIFICATE_NAME, TlsCertificate, load_or_create_certificate
 from yarrow.v1 import agent_pb2 as pb
-from yarrow.wire.channel import InMemoryChannel
-from yarrow.wire.registrar import Registrar
+from yarrow.wire.channel import InMemoryChannel, Registrar
 
 METHODS = {method.name: method for method in pb.DESCRIPTOR.services_by_name["AgentService"].methods}
 DOORS = ("unix", "tcp", "tls", "mtls")

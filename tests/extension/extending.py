@@ -9,8 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from doubles.permits import permit_all
-from yarrow.agent.contributions import Contributions
-from yarrow.agent.hooks import HookContext, HookName
+from yarrow.agent.hooks import Contributions, HookContext, HookName
 from yarrow.event.events import Notice
 from yarrow.extension.discovery import ExtensionFunction
 from yarrow.extension.loader import load_extensions

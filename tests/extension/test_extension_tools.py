@@ -10,7 +10,7 @@ import pytest
 from extending import CONTEXT, Say, Shout, called, extended, tool_of
 
 from doubles.permits import permit_all
-from yarrow.agent.contributions import Contributions
+from yarrow.agent.hooks import Contributions
 from yarrow.extension import host
 from yarrow.extension.api import Yarrow
 from yarrow.message import Image, ToolCall

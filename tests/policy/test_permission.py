@@ -10,7 +10,7 @@ from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.project import remove_loosened
 from yarrow.config.settings import AllowedCall
 from yarrow.policy.permission.decision import Allow, Ask, Decision, Deny, decide
-from yarrow.policy.permission.request import CallDescription, ToolKind
+from yarrow.policy.permission.path_rules import CallDescription, ToolKind
 
 ASK, AUTO, DENY, PLAN = PermissionMode.ASK, PermissionMode.AUTO, PermissionMode.DENY, PermissionMode.PLAN
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from yarrow.config.settings import AllowedCall
 from yarrow.policy.permission.decision import match_rules
-from yarrow.policy.permission.request import CallDescription, ToolKind
+from yarrow.policy.permission.path_rules import CallDescription, ToolKind
 from yarrow.policy.permission.shell_line import spellings
 
 DENY_PUSH = {"bash(git push*)": "deny"}

@@ -13,14 +13,13 @@ from doubles.gemini_server import GeminiServer
 from doubles.messages_server import MessagesServer
 from doubles.ollama_server import OllamaServer
 from doubles.world import World
-from yarrow.agent.contributions import no_contributions
+from yarrow.agent.hooks import no_contributions
 from yarrow.cli.bootstrap import build_service
 from yarrow.config.settings import ProviderSettings, ProviderType, Settings
 from yarrow.service.rpc_handlers import register_service
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
-from yarrow.wire.channel import InMemoryChannel
-from yarrow.wire.registrar import Registrar
+from yarrow.wire.channel import InMemoryChannel, Registrar
 
 # -- side by side ------------------------------------------------------------------------------------------------------
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from project import Project
 
-from yarrow.prompt.context_files import MAX_CONTEXT_BYTES, MAX_CONTEXT_FILE_BYTES, ContextFile, read_context_files
 from yarrow.prompt.session_directories import SessionDirectories
+from yarrow.prompt.system_prompt import MAX_CONTEXT_BYTES, MAX_CONTEXT_FILE_BYTES, ContextFile, read_context_files
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from yarrow.message import Message, Role, Text
-from yarrow.prompt.context_files import ContextFile
 from yarrow.prompt.skills import Skill
-from yarrow.prompt.system_prompt import PromptSources, SessionFacts, build_system_prompt
+from yarrow.prompt.system_prompt import ContextFile, PromptSources, SessionFacts, build_system_prompt
 from yarrow.provider.base import CompletionRequest
 from yarrow.provider.body import to_json
 from yarrow.provider.chat_completions.request import encode_chat_request

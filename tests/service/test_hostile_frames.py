@@ -31,7 +31,7 @@ from doubles.house import House, kinds, read
 from doubles.reached import METHODS, Door, behind
 from yarrow.config.settings import ServiceSettings
 from yarrow.config.validation import MAX_NUMBER
-from yarrow.service import health
+from yarrow.service import server
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 
@@ -96,7 +96,7 @@ async def test_the_health_of_the_service_is_told_before_anything_of_the_request_
 async def test_those_who_watch_the_health_of_the_service_are_bounded(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "MAX_WATCHES", 2)
+    monkeypatch.setattr(server, "MAX_WATCHES", 2)
     watch = calling("/grpc.health.v1.Health/Watch")
     async with wired(door.address) as wire:
         for stream in (1, 3):

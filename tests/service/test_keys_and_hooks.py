@@ -9,8 +9,7 @@ import pytest
 from doubles.hooking import hooks
 from doubles.house import House, play, stub_of
 from doubles.rig import call
-from yarrow.agent.contributions import Contributions
-from yarrow.agent.hooks import HookName
+from yarrow.agent.hooks import Contributions, HookName
 from yarrow.config.settings import CompactionSettings
 from yarrow.v1 import agent_pb2 as pb
 

@@ -10,8 +10,7 @@ import grpc
 import pytest
 
 from doubles.house import House, play, reason_of, stub_of, write
-from yarrow.agent.contributions import ContributedCommand, Contributions
-from yarrow.agent.hooks import HookRegistry
+from yarrow.agent.hooks import ContributedCommand, Contributions, HookRegistry
 from yarrow.session.reader import load_session
 from yarrow.v1 import agent_pb2 as pb
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from doubles.hooking import hooks
 from doubles.house import House, play, stub_of
-from yarrow.agent.contributions import Contributions
+from yarrow.agent.hooks import Contributions
 from yarrow.v1 import agent_pb2 as pb
 
 Payload = dict[str, Any]

@@ -14,6 +14,7 @@ from session_samples import NOW, header, message, spin, texts
 from yarrow.config.settings import CompactionSettings
 from yarrow.errors import StorageError
 from yarrow.message import Image, Message, Opaque, Role, StopReason, Text, Thinking, ThinkingLevel, ToolCall, Usage
+from yarrow.session.catalog import flatten_tree
 from yarrow.session.disk import Disk
 from yarrow.session.head import read_head
 from yarrow.session.line import UnknownRecord, encode_line, seal
@@ -21,7 +22,6 @@ from yarrow.session.manager import SessionManager
 from yarrow.session.reader import load_session
 from yarrow.session.record import Change, Compaction, Header, Queued, Record, Undelivered
 from yarrow.session.state import SessionState, fold_records
-from yarrow.session.tree import flatten_tree
 
 KILLS = 32
 FLIPS = 2000

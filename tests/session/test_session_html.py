@@ -21,7 +21,7 @@ from yarrow.session.html.markup import element
 from yarrow.session.html.page import RelatedSession, render_page
 from yarrow.session.reader import load_session
 from yarrow.session.record import Change, Compaction, PermissionAnswered, PermissionAsked, Queued, Record, Undelivered
-from yarrow.session.stats import summarize_tool_call
+from yarrow.session.state import summarize_tool_call
 
 VOID = {"meta", "img", "br", "hr"}
 TAGS = {

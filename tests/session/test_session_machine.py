@@ -30,8 +30,7 @@ from yarrow.session.record import Compaction
 from yarrow.session.state import SessionState, fold_records
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
-from yarrow.wire.channel import InMemoryChannel
-from yarrow.wire.registrar import Registrar
+from yarrow.wire.channel import InMemoryChannel, Registrar
 
 R = TypeVar("R")
 

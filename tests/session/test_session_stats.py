@@ -8,7 +8,7 @@ from session_samples import header, message, messages, moment, nasty_text, patie
 from yarrow.message import Message, Role, Text, ToolCall, Usage
 from yarrow.session.line import UnknownRecord
 from yarrow.session.record import Change, Compaction, Record
-from yarrow.session.stats import ModelStats, ToolStats, compute_stats
+from yarrow.session.state import ModelStats, ToolStats, compute_stats
 
 
 def answer(*calls: tuple[str, str], at: float = 0, model: str = "m1", usage: Usage | None = None) -> Message:

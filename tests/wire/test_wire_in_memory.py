@@ -12,8 +12,7 @@ from wire_transports import MIB, PROMPT, STATE, event, failure, servicer, soon, 
 
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import add_AgentServiceServicer_to_server
-from yarrow.wire.channel import InMemoryChannel
-from yarrow.wire.registrar import Registrar
+from yarrow.wire.channel import InMemoryChannel, Registrar
 
 Code = grpc.StatusCode
 

@@ -14,8 +14,7 @@ from grpc import aio
 from yarrow.service.tls_certificate import CERTIFICATE_NAME, create_certificate
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceServicer, AgentServiceStub, add_AgentServiceServicer_to_server
-from yarrow.wire.channel import InMemoryChannel
-from yarrow.wire.registrar import Registrar
+from yarrow.wire.channel import InMemoryChannel, Registrar
 
 if TYPE_CHECKING:
     from yarrow.v1.agent_pb2_grpc import AgentServiceAsyncStub

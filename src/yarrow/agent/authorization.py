@@ -15,8 +15,7 @@ from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import AllowedCall
 from yarrow.message import ToolCall
 from yarrow.policy.permission.decision import Allow, Ask, Deny, decide, denial, match_rules, refused_by_mode
-from yarrow.policy.permission.path_rules import READ_RULE, DeniedPaths, PathRules
-from yarrow.policy.permission.request import CallDescription, RuleEffect, ToolKind
+from yarrow.policy.permission.path_rules import READ_RULE, CallDescription, DeniedPaths, PathRules, RuleEffect, ToolKind
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.access import get_access
 from yarrow.tool.base import Tool, ToolContext, ToolFailed

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from yarrow.agent.context import ContextBudget, ModelContext, TokenCounter, needs_compaction
+from yarrow.agent.context import ContextBudget, ModelContext, TokenCounter, fixed_tokens, needs_compaction
 from yarrow.agent.hooks import HookRunner
 from yarrow.agent.retry import RetryPolicy
 from yarrow.agent.run_context import RunResources
 from yarrow.agent.session_writer import SessionWriter
 from yarrow.agent.shield import run_shielded
-from yarrow.agent.tokens import fixed_tokens
 from yarrow.agent.user_action import UserAction
 from yarrow.errors import Code, Failure, Precondition, YarrowError
 from yarrow.event.events import AgentState, Body, CompactionEnd, CompactionReason, CompactionStart, Notice, UsageReport

@@ -17,7 +17,7 @@ from yarrow.agent.shield import run_shielded
 from yarrow.event.events import Notice
 from yarrow.message import ToolCall
 from yarrow.policy.executed_paths import FileState, NestedFiles, changed_paths, is_executed, snapshot
-from yarrow.policy.permission.request import ToolKind
+from yarrow.policy.permission.path_rules import ToolKind
 from yarrow.tool.access import Access
 from yarrow.tool.base import Done, Progress, Result, ToolContext
 from yarrow.tool.paths import format_path, locate, quote_path

@@ -1,9 +1,10 @@
-"""Extension hooks: the registry, and the points of a run at which they are called."""
+"""Extension hooks: the registry of contributions, and the points of a run at which hooks are called."""
 
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -15,9 +16,10 @@ from yarrow.errors import YarrowError
 from yarrow.event.events import AgentEnd, Body, Notice
 from yarrow.message import Block, Image, Message, Role, Text, ToolCall
 from yarrow.provider.base import CompletionRequest
+from yarrow.provider.factory import ProviderBuilder
 from yarrow.session.ids import new_id
 from yarrow.session.redaction import Redactor
-from yarrow.tool.base import Done, Result, ToolFailed
+from yarrow.tool.base import Done, Result, Tool, ToolFailed
 
 HOOK_SECONDS = 5.0
 """Timeout of one hook call in seconds; a hook that exceeds it is skipped with a notice."""
@@ -242,3 +244,31 @@ def _newest(messages: Sequence[Message]) -> str:
 
 def _call(call: ToolCall) -> pl.ToolCallPayload:
     return pl.ToolCallPayload(call.id, call.name, msgspec.json.decode(call.arguments, type=dict[str, Any]))
+
+
+class ContributedCommand(Struct, frozen=True):
+    """A slash command that an extension provides."""
+
+    name: str
+    description: str
+    expand: Callable[[str, str], Awaitable[str]]
+    """Returns the prompt to send, given the text after the command name and the working directory."""
+
+
+class Contributions(Struct, frozen=True):
+    """Everything that extensions registered, in order."""
+
+    hooks: HookRegistry
+    tools: tuple[Tool, ...] = ()
+    commands: tuple[ContributedCommand, ...] = ()
+    providers: Mapping[str, ProviderBuilder] = {}
+    """Provider builders by configured provider id."""
+    files: tuple[Path, ...] = ()
+    """Files and directories from which extensions were loaded."""
+    warnings: tuple[str, ...] = ()
+    """Warnings for the user, such as an extension that failed to load or a name already in use."""
+
+
+def no_contributions() -> Contributions:
+    """Return the contributions of a service without extensions."""
+    return Contributions(HookRegistry())

@@ -16,7 +16,7 @@ from yarrow.config.settings import AllowedCall
 from yarrow.errors import Code, NotFound, Precondition, YarrowError
 from yarrow.event.events import Answer, AnsweredBy, Notice, PermissionRequest, PermissionSettled
 from yarrow.message import Message, Role, Text, ToolCall
-from yarrow.policy.permission.request import CallDescription, ToolKind
+from yarrow.policy.permission.path_rules import CallDescription, ToolKind
 from yarrow.session.ids import new_id
 from yarrow.session.record import PermissionAnswered, PermissionAsked, Record
 from yarrow.session.state import SessionState

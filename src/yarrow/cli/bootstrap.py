@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from yarrow._version import VERSION
-from yarrow.agent.contributions import Contributions
+from yarrow.agent.hooks import Contributions
 from yarrow.agent.permission_broker import PermissionConfig
 from yarrow.config.files import get_user_directory, get_user_file
 from yarrow.config.settings import AllowedCall, PermissionSettings, Settings
@@ -116,13 +116,13 @@ def _make_permission_config(permissions: PermissionSettings, file: Path) -> Perm
 
     # The code that edits the file is imported inside: most runs never ask for permission.
     async def keep(call: AllowedCall) -> None:
-        from yarrow.config.allowed_calls import add_allowed_call
+        from yarrow.config.json_edit import add_allowed_call
 
         await asyncio.to_thread(add_allowed_call, file, call)
         always.add(call)
 
     async def forget(call: AllowedCall) -> None:
-        from yarrow.config.allowed_calls import remove_allowed_call as revoke
+        from yarrow.config.json_edit import remove_allowed_call as revoke
 
         await asyncio.to_thread(revoke, file, call)
         always.discard(call)

@@ -22,8 +22,7 @@ from yarrow.extension.loader import LoadedExtensions
 from yarrow.service.rpc_handlers import register_service
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
-from yarrow.wire.channel import InMemoryChannel
-from yarrow.wire.registrar import Registrar
+from yarrow.wire.channel import InMemoryChannel, Registrar
 
 _UNTRUSTED_MARK = "CERTIFICATE_VERIFY_FAILED"
 """Part of the transport's error details if the service's certificate cannot be verified."""

@@ -19,10 +19,9 @@ from yarrow.config.files import (
     list_project_files,
     read_bytes,
 )
-from yarrow.config.layer import format_path, get_value, list_leaves
+from yarrow.config.layer import escape_unprintable, format_path, get_value, list_leaves
 from yarrow.config.layers import LoadedSettings, load_settings
 from yarrow.config.project import get_trust_state
-from yarrow.config.sanitizer import escape_unprintable
 from yarrow.config.secret_mask import mask_secrets
 from yarrow.config.trust import get_trust_key, read_trust_store
 from yarrow.errors import ConfigError, UsageError

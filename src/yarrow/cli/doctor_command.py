@@ -7,7 +7,6 @@ import signal
 from collections.abc import Sequence
 from threading import Timer
 
-from yarrow.cli.doctor.check import Check, CheckContext, CheckStatus, fail
 from yarrow.cli.doctor.machine_checks import (
     SECTION,
     check_program,
@@ -19,7 +18,16 @@ from yarrow.cli.doctor.machine_checks import (
 )
 from yarrow.cli.doctor.provider_checks import check_providers
 from yarrow.cli.doctor.provider_probe import list_secrets
-from yarrow.cli.doctor.report import ReportStyle, format_json, format_text, sanitize_check
+from yarrow.cli.doctor.report import (
+    Check,
+    CheckContext,
+    CheckStatus,
+    ReportStyle,
+    fail,
+    format_json,
+    format_text,
+    sanitize_check,
+)
 from yarrow.cli.doctor.settings_checks import read_context
 from yarrow.cli.exit_codes import ExitCode, exit_code_for_error
 from yarrow.cli.paths import home_directory, nearest_directory

@@ -29,10 +29,9 @@ from yarrow.cli.prompt_input import (
 from yarrow.cli.standard_streams import print_error
 from yarrow.cli.terminal_permissions import open_permission_ui
 from yarrow.client import plain_mode
-from yarrow.client.event_json import dumps
+from yarrow.client.json_mode import Sink, dumps
 from yarrow.client.rpc_errors import SessionNotFound, parse_rpc_error
 from yarrow.client.sanitizer import sanitize
-from yarrow.client.sink import Sink
 from yarrow.client.stub import Stub
 from yarrow.config.files import get_user_directory
 from yarrow.config.layers import LoadedSettings, load_settings

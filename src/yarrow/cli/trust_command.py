@@ -14,10 +14,9 @@ from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.paths import home_directory, nearest_directory
 from yarrow.cli.standard_streams import print_error, write_stdout
 from yarrow.config.files import format_label, get_user_directory, list_project_files, read_bytes
-from yarrow.config.layer import format_path, get_value, has_value, list_leaves
+from yarrow.config.layer import escape_unprintable, format_path, get_value, has_value, list_leaves
 from yarrow.config.layers import LoadedSettings, load_with_project, merge_layers
 from yarrow.config.project import ProjectFile, TrustState, get_trust_state, list_user_only, read_project
-from yarrow.config.sanitizer import escape_unprintable
 from yarrow.config.secret_mask import mask_secrets
 from yarrow.config.settings import Settings
 from yarrow.config.trust import compute_hash, get_trust_key, grant, read_trust_store, revoke

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from yarrow.client.json_mode import Sink
 from yarrow.client.message_history import read_messages_after
 from yarrow.client.permission_prompts import PermissionUI
 from yarrow.client.run_notes import (
@@ -14,7 +15,6 @@ from yarrow.client.run_notes import (
 from yarrow.client.run_stream import RunResult, follow_run
 from yarrow.client.sanitizer import sanitize, strip_controls
 from yarrow.client.session_setup import SessionInfo
-from yarrow.client.sink import Sink
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 
@@ -210,7 +210,7 @@ class _PlainViewer:
         if output.message_id not in self._complete and (note := said(output)):
             self._writer.write_note(note)
             if self._can_ask:
-                from yarrow.client.unsandboxed_rerun import RERUN_OFFER, is_rerun_offered  # conversations only
+                from yarrow.client.shell_escape import RERUN_OFFER, is_rerun_offered  # conversations only
 
                 if is_rerun_offered(output.text):
                     self._writer.write_note(f"yarrow: {RERUN_OFFER}")

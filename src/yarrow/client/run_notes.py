@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from yarrow.client.event_json import dumps
+from yarrow.client.json_mode import dumps
 from yarrow.client.run_stream import RunResult
 from yarrow.v1 import agent_pb2 as pb
 

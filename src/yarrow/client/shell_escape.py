@@ -1,14 +1,39 @@
-"""Shell commands run on behalf of the user; prints their output as it arrives."""
+"""Shell commands of the user (`!`), with or without a sandbox."""
 
 import msgspec
 
-from yarrow.client import unsandboxed_rerun
-from yarrow.client.event_json import dumps
+from yarrow.client.json_mode import Sink, dumps
 from yarrow.client.sanitizer import sanitize
-from yarrow.client.sink import Sink
 from yarrow.client.slash_command import CommandError
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
+
+SANDBOX_MARK = "[sandbox: "
+"""Start of the last line of an output whose command failed because of the sandbox."""
+OUTSIDE_ARGUMENT = "outside: true"
+"""Part of that line if the command may run outside the sandbox."""
+RERUN_PROMPT = f"Run it again with {OUTSIDE_ARGUMENT}."
+"""Prompt that asks the model to do so."""
+UNSANDBOXED_BANG = "!!!"
+"""Prefix of a line that runs a command of the user outside the sandbox."""
+RERUN_OFFER = f"Type {UNSANDBOXED_BANG}COMMAND to run it outside the sandbox."
+
+
+MODEL_INSTRUCTION = " To run it outside the sandbox"
+"""Start of the part of that line that is meant for the model."""
+
+
+def is_rerun_offered(output: str) -> bool:
+    """Return whether an output says that its command can be run again outside the sandbox."""
+    last = output.rstrip("\n").rpartition("\n")[2]
+    return last.startswith(SANDBOX_MARK) and last.endswith("]") and OUTSIDE_ARGUMENT in last
+
+
+def strip_instruction(output: str) -> str:
+    """Return an output without the part of its last line that is meant for the model only."""
+    above, line_end, last = output.rstrip("\n").rpartition("\n")
+    return f"{above}{line_end}{last.partition(MODEL_INSTRUCTION)[0]}]" if is_rerun_offered(output) else output
+
 
 BANG = "!"
 """Prefix of a shell command; with two the model does not see it, with three it runs outside the sandbox."""
@@ -29,7 +54,7 @@ def parse_bang(session_id: str, line: str) -> pb.RunToolRequest:
     command = line.lstrip(BANG).strip()
     if not command:
         raise CommandError("usage: !COMMAND, !!COMMAND to tell nobody, or !!!COMMAND to run it outside the sandbox")
-    is_outside = line.startswith(unsandboxed_rerun.UNSANDBOXED_BANG)
+    is_outside = line.startswith(UNSANDBOXED_BANG)
     silent = line.startswith(2 * BANG) and not is_outside
     arguments = dumps({"command": command, **({"outside": True, "reason": REASON} if is_outside else {})})
     return pb.RunToolRequest(session_id=session_id, arguments_json=arguments, silent=silent)
@@ -44,7 +69,7 @@ def format_bang(typed: str, text: str) -> str:
         made = msgspec.json.decode(arguments, type=_ShellArguments)
     except (msgspec.DecodeError, RecursionError):
         return typed
-    return f"{unsandboxed_rerun.UNSANDBOXED_BANG if made.outside else BANG}{made.command}"
+    return f"{UNSANDBOXED_BANG if made.outside else BANG}{made.command}"
 
 
 async def run_shell_command(stub: Stub, request: pb.RunToolRequest, *, out: Sink) -> None:
@@ -61,8 +86,8 @@ async def run_shell_command(stub: Stub, request: pb.RunToolRequest, *, out: Sink
             if rest and last and not last.endswith("\n"):
                 out.write("\n")
             out.write(f"{sanitize(rest)}\n" if rest else "\n" * (not last.endswith("\n")))
-            if unsandboxed_rerun.is_rerun_offered(event.tool_output.text):
-                out.write(f"yarrow: {unsandboxed_rerun.RERUN_OFFER}\n")
+            if is_rerun_offered(event.tool_output.text):
+                out.write(f"yarrow: {RERUN_OFFER}\n")
         await out.drain()
 
 

@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
-from yarrow.config.layer import FileLayer
-from yarrow.config.sanitizer import escape_unprintable
+from yarrow.config.layer import FileLayer, escape_unprintable
 from yarrow.errors import ConfigError
 from yarrow.platform import system
 

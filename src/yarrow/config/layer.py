@@ -1,11 +1,18 @@
-"""One source of settings (a file, the environment or the flags) and the origin of each value in it."""
+"""One source of settings (a file, the environment or the flags), the origin of each value, and names as displayed."""
 
 from typing import Any, cast
 
 from msgspec import Struct
 
 from yarrow.config.jsonc import find_line
-from yarrow.config.sanitizer import escape_unprintable
+
+
+def escape_unprintable(text: str) -> str:
+    r"""Return `text` with control, invisible and non-UTF-8 characters escaped, as in `\x1b`."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
 
 KeyPath = tuple[str | int, ...]
 """Keys and list indices from the top of a source to one value, as written in JSON."""

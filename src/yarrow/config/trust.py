@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from yarrow.config.atomic_write import hold_directory_lock, replace_file
 from yarrow.config.files import MAX_CONFIG_FILE_BYTES, read_bytes
-from yarrow.config.sanitizer import escape_unprintable
+from yarrow.config.layer import escape_unprintable
 from yarrow.errors import ConfigError, StorageError
 
 TRUST_FILE = "trust.json"

@@ -10,12 +10,10 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from yarrow.agent.contributions import ContributedCommand
-from yarrow.agent.hooks import Hook, HookName
-from yarrow.extension.argument_model import check_arguments
+from yarrow.agent.hooks import ContributedCommand, Hook, HookName
 from yarrow.extension.host import ExtensionHost
 from yarrow.extension.providers import ProviderFactory
-from yarrow.extension.tools import ExtensionTool, ToolOffer
+from yarrow.extension.tools import ExtensionTool, ToolOffer, check_arguments
 from yarrow.prompt.document import to_one_line
 from yarrow.tool.access import Access, get_access
 

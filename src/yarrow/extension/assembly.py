@@ -7,12 +7,10 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from yarrow.agent.contributions import ContributedCommand, Contributions
-from yarrow.agent.hooks import Hook, HookName, HookRegistry
+from yarrow.agent.hooks import ContributedCommand, Contributions, Hook, HookName, HookRegistry
 from yarrow.config.settings import BUILT_IN_PROVIDERS
 from yarrow.extension.api import CommandOffer, HookOffer, ProviderOffer, Registration, Yarrow, host_command, host_hook
-from yarrow.extension.extension_errors import ExtensionError
-from yarrow.extension.host import ExtensionHost
+from yarrow.extension.host import ExtensionError, ExtensionHost
 from yarrow.extension.providers import host_provider_factory
 from yarrow.extension.sources import ExtensionSource
 from yarrow.extension.tools import HostedTool, ToolOffer

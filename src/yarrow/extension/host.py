@@ -1,4 +1,4 @@
-"""Host of extension code: its threads, timeouts and failures."""
+"""Host of extension code: its threads, timeouts, failures and errors."""
 
 import asyncio
 import logging
@@ -14,7 +14,38 @@ from typing import Any, ParamSpec, TypeVar
 
 from typing_extensions import override
 
-from yarrow.extension.extension_errors import ExtensionError, convert_error, describe_error
+from yarrow.errors import Code, ConfigError, ProviderError, YarrowError
+
+MAX_REASON_CHARACTERS = 500
+"""Maximum characters of an exception's text; the rest is dropped."""
+
+
+class ExtensionError(YarrowError):
+    """A function of an extension failed, timed out or returned an invalid value, or its thread does not respond."""
+
+    code = Code.INTERNAL
+
+
+def convert_error(error: BaseException) -> YarrowError:
+    """Return the error to raise for an extension's error; runs no extension code.
+
+    `ProviderError`, `ConfigError` and `ExtensionError` pass unchanged, because they are meant for the caller.
+    """
+    if type(error) in (ExtensionError, ProviderError, ConfigError) and isinstance(error, YarrowError):
+        kinds: tuple[type, type] = (type(error.code), type(error.message))
+        if kinds == (Code, str):
+            return error
+    return ExtensionError(describe_error(error))
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the exception's name and text, shortened; works even if its text cannot be created."""
+    try:
+        text = str(error)
+    except BaseException:  # noqa: BLE001 (an extension's own `__str__` can raise anything, also SystemExit)
+        text = "(its text cannot be made)"
+    return f"{type(error).__name__}: {text}".rstrip(": ")[:MAX_REASON_CHARACTERS]
+
 
 T = TypeVar("T")
 
@@ -33,7 +64,7 @@ _logger = logging.getLogger("yarrow.extension")
 class ExtensionHost:
     """One extension's thread with its own event loop, started by the first call.
 
-    Everything that an extension raises arrives as a `YarrowError` (`yarrow.extension.extension_errors`). A cancelled
+    Everything that an extension raises arrives as a `YarrowError` (`yarrow.extension.host`). A cancelled
     caller returns at once; the call is cancelled in the thread as soon as it responds.
     """
 

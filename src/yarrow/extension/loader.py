@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from yarrow.agent.contributions import Contributions, no_contributions
+from yarrow.agent.hooks import Contributions, no_contributions
 from yarrow.extension.discovery import ExtensionFunction, find_entry_points
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ def load_extensions(
     if not (points or files or functions):
         return LoadedExtensions(Contributions(no_contributions().hooks, warnings=tuple(warnings)), (), None)
     from yarrow.extension.assembly import ContributionAssembly
-    from yarrow.extension.origins import list_origins
-    from yarrow.extension.sources import from_entry_point, from_file, from_function
+    from yarrow.extension.sources import from_entry_point, from_file, from_function, list_origins
 
     if on_first is not None:
         on_first()

@@ -10,9 +10,8 @@ from typing import Any, TypeVar, cast
 from msgspec.structs import replace
 
 from yarrow.errors import Code, ProviderError
-from yarrow.extension.extension_errors import ExtensionError
-from yarrow.extension.host import ExtensionHost
-from yarrow.extension.plain_values import copy_plain
+from yarrow.extension.host import ExtensionError, ExtensionHost
+from yarrow.extension.tools import copy_plain
 from yarrow.message import ToolCall
 from yarrow.provider.base import (
     CallPiece,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from yarrow.prompt.resources import Resource
-from yarrow.prompt.safe_reader import SkippedFile, read_text_file
+from yarrow.prompt.session_directories import SkippedFile, read_text_file
 
 if TYPE_CHECKING:
     from yaml.events import Event

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from yarrow.agent.contributions import Contributions
+from yarrow.agent.hooks import Contributions
 from yarrow.agent.permission_broker import PermissionConfig
 from yarrow.agent.retry import REAL_CLOCK, Clock
 from yarrow.config.settings import Settings

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.agent.contributions import ContributedCommand
+from yarrow.agent.hooks import ContributedCommand
 from yarrow.errors import Code, InvalidArgument, YarrowError
 from yarrow.message import Block, Text
 from yarrow.provider.base import ProviderInfo

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from yarrow.agent.tokens import message_tokens
+from yarrow.agent.context import message_tokens
 from yarrow.config.settings import Price
 from yarrow.message import Message, Role, ToolCall
 from yarrow.provider.base import ProviderInfo
@@ -12,14 +12,14 @@ from yarrow.service.request_fields import parse_cwd
 from yarrow.service.sessions import Sessions
 from yarrow.service.translation import ANSWERS, clamp_count, to_usage
 from yarrow.service.views import compute_cost, count_context_tokens, sum_costs, view_summary
+from yarrow.session.catalog import flatten_tree
 from yarrow.session.ids import milliseconds
 from yarrow.session.line import UnknownRecord
 from yarrow.session.manager import SessionManager
 from yarrow.session.reader import StoredSession
 from yarrow.session.record import Compaction, PermissionAnswered, PermissionAsked, Record
-from yarrow.session.stats import ModelStats, summarize_tool_call
-from yarrow.session.stats import compute_stats as count
-from yarrow.session.tree import flatten_tree
+from yarrow.session.state import ModelStats, summarize_tool_call
+from yarrow.session.state import compute_stats as count
 from yarrow.v1 import agent_pb2 as pb
 
 MAX_DECISIONS = 1_000

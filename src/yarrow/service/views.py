@@ -21,8 +21,7 @@ from yarrow.service.translation import (
 from yarrow.session.head import SessionHead
 from yarrow.session.ids import milliseconds
 from yarrow.session.manager import SessionManager
-from yarrow.session.state import SessionState
-from yarrow.session.stats import ModelStats, count_by_model
+from yarrow.session.state import ModelStats, SessionState, count_by_model
 from yarrow.v1 import agent_pb2 as pb
 
 DEFAULT_PAGE_SIZE = 1000

@@ -27,8 +27,7 @@ from yarrow.session.record import (
     Record,
     Undelivered,
 )
-from yarrow.session.state import SessionState, changes_prefix, fold_records
-from yarrow.session.stats import match_results
+from yarrow.session.state import SessionState, changes_prefix, fold_records, match_results
 
 OMITTED_SUMMARY_INTRODUCTION = "Summary of the messages that were left out of this session:\n\n"
 MERGED_SUMMARY_INTRODUCTION = "Summary of another session that was merged into this one:\n\n"

@@ -1,17 +1,23 @@
-"""Telemetry of a service: one observer per session, bounded shutdown, failures reported once."""
+"""Reporter of measurements, and its OTLP exporters."""
 
 import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.metrics import CallbackOptions, NoOpMeterProvider, Observation
 from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import NoOpTracerProvider
 
+from yarrow._version import VERSION
 from yarrow.event.events import Event
 from yarrow.telemetry.spans import Metrics, SpanRecorder
 
@@ -142,3 +148,29 @@ class SafeObserver:
         finally:
             if self._spans is not None:
                 self._spans.record_tool_run(tool_call_id, begun, time.time())
+
+
+def make_providers(
+    environment: Mapping[str, str], failures: ExportFailureHandler, *, traces: bool, metrics: bool
+) -> tuple[TracerProvider | None, MeterProvider | None]:
+    """Return the providers of traces and metrics, None if disabled. Raises ValueError for an invalid variable.
+
+    Nothing is registered globally: a program that embeds Yarrow has providers of its own.
+    """
+    theirs = logging.getLogger("opentelemetry")
+    theirs.propagate = False
+    theirs.handlers[:] = [failures]
+    resource = _make_resource(environment)
+    tracing = metering = None
+    if traces:
+        tracing = TracerProvider(resource=resource, shutdown_on_exit=False)
+        tracing.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    if metrics:
+        reader = PeriodicExportingMetricReader(OTLPMetricExporter())
+        metering = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
+    return tracing, metering
+
+
+def _make_resource(environment: Mapping[str, str]) -> Resource:
+    named = environment.get("OTEL_SERVICE_NAME") or "service.name=" in environment.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    return Resource.create({"service.version": VERSION, **({} if named else {"service.name": "yarrow"})})

@@ -53,8 +53,7 @@ def _is_sent(signal: str, environment: Mapping[str, str]) -> bool:
 
 def _make_reporter(settings: TelemetrySettings, environment: Mapping[str, str], sent: list[str]) -> "TelemetryReporter":
     try:
-        from yarrow.telemetry.exporters import make_providers
-        from yarrow.telemetry.reporter import ExportFailureHandler, TelemetryReporter
+        from yarrow.telemetry.reporter import ExportFailureHandler, TelemetryReporter, make_providers
     except ImportError as error:
         raise ConfigError(
             f"{error.name or error} is not installed: pip install '.[otel]' in Yarrow's checkout"

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from yarrow.policy.permission.request import ToolKind
+from yarrow.policy.permission.path_rules import ToolKind
 
 PATH_ARGUMENT = "path"
 """Name of the argument that makes a tool without declared access a file tool."""

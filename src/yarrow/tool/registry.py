@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from yarrow.message import ToolCall, ToolSpec
-from yarrow.policy.permission.request import ToolKind
+from yarrow.policy.permission.path_rules import ToolKind
 from yarrow.tool.access import OTHER_ACCESS, Access, get_access
 from yarrow.tool.arguments import InvalidArguments, decode_arguments, make_schema
 from yarrow.tool.base import Done, Progress, Result, Tool, ToolContext, ToolFailed

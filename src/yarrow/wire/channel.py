@@ -1,24 +1,59 @@
-"""gRPC channel to a servicer in the same process and event loop, for the unchanged generated stub.
-
-Messages are serialized, parsed, limited in size and number, and ended by deadlines, cancellation and status just as
-over a connection, so that code that works here works remotely. No thread is started and no socket opened.
-"""
+"""In-memory channel for grpc.aio stubs, and its registrar of handlers."""
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Never, Self, TypeVar
 
 import grpc
 from grpc import aio
 
 from yarrow.wire.context import as_is, serve
-from yarrow.wire.metadata import MAX_METADATA_BYTES, checked, size
 from yarrow.wire.methods import Method, Pairs, StreamStream, StreamUnary, UnaryStream, UnaryUnary
-from yarrow.wire.registrar import Registrar
-from yarrow.wire.rpc import CANCELLED, DEADLINE_EXCEEDED, METADATA_TOO_LARGE, Rpc
+from yarrow.wire.rpc import CANCELLED, DEADLINE_EXCEEDED, MAX_METADATA_BYTES, METADATA_TOO_LARGE, Rpc, checked, size
+
+
+class Registrar(aio.Server):
+    """Handlers by method path, for `InMemoryChannel`; it opens no port and needs no start."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+
+    def handler(self, path: str) -> "grpc.RpcMethodHandler[Any, Any] | None":
+        """Return the handler of `/package.Service/Method`, None if it is not registered."""
+        return self._handlers.get(path)
+
+    def add_registered_method_handlers(
+        self, service_name: str, method_handlers: "Mapping[str, grpc.RpcMethodHandler[Any, Any]]"
+    ) -> None:
+        """Register the handlers of one service by their names."""
+        self._handlers |= {f"/{service_name}/{name}": handler for name, handler in method_handlers.items()}
+
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: Iterable[grpc.GenericRpcHandler]) -> None:
+        """Do nothing: generated code registers the same handlers by name."""
+
+    def add_insecure_port(self, address: str) -> Never:
+        """Raise UsageError: there are no ports in memory."""
+        raise aio.UsageError(f"no port {address}: a registrar serves this process only")
+
+    def add_secure_port(self, address: str, server_credentials: grpc.ServerCredentials) -> Never:
+        """Raise UsageError: there are no ports in memory."""
+        del server_credentials
+        self.add_insecure_port(address)
+
+    async def start(self) -> None:
+        """Do nothing: calls arrive once a channel exists."""
+
+    async def stop(self, grace: float | None) -> None:
+        """Do nothing: the channel owns the running handlers, and its `close` ends them."""
+
+    async def wait_for_termination(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 grpc's signature
+        """Return False immediately: nothing was started that could still run."""
+        del timeout
+        return False
+
 
 MAX_MESSAGE_BYTES_IN = 8 * 1024 * 1024
 """Maximum bytes of one request; a larger one ends its call with RESOURCE_EXHAUSTED."""

@@ -10,8 +10,7 @@ from typing import Any, Never
 import grpc
 from grpc import aio
 
-from yarrow.wire.metadata import Metadata, checked
-from yarrow.wire.rpc import Rpc, Status, notify, too_large
+from yarrow.wire.rpc import Metadata, Rpc, Status, checked, notify, too_large
 
 
 class ServicerContext:

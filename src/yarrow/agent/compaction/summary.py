@@ -9,9 +9,9 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from yarrow.agent.tokens import text_tokens
+from yarrow.agent.context import text_tokens
 from yarrow.message import Image, Message, Role, Text, ToolCall
-from yarrow.policy.permission.request import ToolKind
+from yarrow.policy.permission.path_rules import ToolKind
 from yarrow.prompt.untrusted import wrap_untrusted
 from yarrow.provider.base import CompletionRequest
 from yarrow.session.record import Compaction

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from yarrow._version import VERSION
-from yarrow.cli.doctor.check import Check, CheckContext, fail, ok, warn
+from yarrow.cli.doctor.report import Check, CheckContext, fail, ok, warn
 from yarrow.cli.logs import LEVELS
 from yarrow.config.files import get_user_directory
 from yarrow.errors import Code, NotFound, StorageError

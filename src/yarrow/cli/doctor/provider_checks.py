@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from yarrow.cli.doctor.check import Check, CheckContext, CheckStatus, ok, warn
 from yarrow.cli.doctor.provider_probe import ProbeResult, ProviderProbe, run_probe
+from yarrow.cli.doctor.report import Check, CheckContext, CheckStatus, ok, warn
 from yarrow.config.secret_mask import mask_secrets
 from yarrow.errors import Code, ProviderError, YarrowError
 from yarrow.policy.secrets import is_secret_variable

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from yarrow.cli.doctor.check import CheckContext
+from yarrow.cli.doctor.report import CheckContext
 from yarrow.config.settings import BUILT_IN_PROVIDERS, ProviderSettings
 from yarrow.errors import Code, ProviderError, YarrowError
 from yarrow.policy.secrets import is_secret_variable

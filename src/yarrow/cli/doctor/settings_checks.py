@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from yarrow.cli.doctor.check import Check, CheckContext, fail, ok, warn
+from yarrow.cli.doctor.report import Check, CheckContext, fail, ok, warn
 from yarrow.cli.paths import working_directory
 from yarrow.config.files import get_user_directory, get_user_file
 from yarrow.config.layers import LoadedSettings, load_settings

@@ -18,12 +18,12 @@ from yarrow.client.slash_command import CommandError, CommandFailedError
 from yarrow.client.stub import Stub
 from yarrow.client.tui.command_dispatch import InputLine, dispatch_line
 from yarrow.client.tui.completion_sources import make_sources
-from yarrow.client.tui.deleted_session import explain_refusal
 from yarrow.client.tui.editor.editor import Editor
 from yarrow.client.tui.history import NoteKind
 from yarrow.client.tui.input_actions import (
     RUN_CONTINUES,
     attach_pasted_images,
+    explain_refusal,
     open_external_editor,
     paste_clipboard_image,
     suspend_app,

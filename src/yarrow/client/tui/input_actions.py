@@ -1,4 +1,4 @@
-"""Actions on the user's input: send text and images, run shell commands, open the external editor, suspend."""
+"""Actions on the user's input: send it, run shell commands, edit it elsewhere, suspend; and deleted sessions."""
 
 import asyncio
 import os
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from grpc import aio
 
 from yarrow.client.rpc_errors import parse_rpc_error
+from yarrow.client.session_setup import SESSION_DELETED, SESSION_NEEDED, recreate_session
 from yarrow.client.shell_escape import parse_bang
 from yarrow.client.slash_command import CommandError
 from yarrow.client.tui.clipboard import ClipboardError, read_image
-from yarrow.client.tui.deleted_session import replace_if_deleted
 from yarrow.client.tui.editor.attachments import MAX_IMAGE_BYTES, find_mentioned_images, find_pasted_images, make_image
 from yarrow.client.tui.editor.external_editor import EditorError, edit_text
 from yarrow.client.tui.job_control import NO_SHELL_NOTICE, has_shell, stop_process
@@ -19,6 +19,33 @@ from yarrow.v1 import agent_pb2 as pb
 if TYPE_CHECKING:
     from yarrow.client.tui.app import App
     from yarrow.client.tui.command_dispatch import InputLine
+
+
+async def replace_if_deleted(app: "App", text: str) -> None:
+    """Switch to a new session with the same settings if the open one was deleted; `text` is sent to it next.
+
+    A session cannot be deleted while it runs. Raises `aio.AioRpcError`, and `CommandError` if no session can be
+    created.
+    """
+    if app.view_state.status.is_running or await app.session_client.session_exists():
+        return
+    if app.options.make_session is None:
+        raise CommandError(SESSION_NEEDED)
+    settings, said = app.session_client.settings, (*app.view_state.user_texts(), text)
+    await app.open_session(
+        await recreate_session(app.stub, app.options.make_session, app.view_state.cwd, settings=settings)
+    )
+    app.editor.set_history(said)
+    app.add_note("error", SESSION_DELETED)
+
+
+async def explain_refusal(app: "App", error: aio.AioRpcError) -> str:
+    """Return why a call was refused, in a message of its own if the session no longer exists."""
+    refused = parse_rpc_error(error)
+    if refused.reason != "SESSION_UNKNOWN":
+        return refused.message
+    return f"{refused.message}; /tree lists them" if await app.session_client.session_exists() else SESSION_NEEDED
+
 
 RUN_CONTINUES = "the run goes on in the service"
 RUN_PAUSED = "the run stands still until fg goes on with it"

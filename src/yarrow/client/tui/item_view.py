@@ -6,14 +6,14 @@ from typing import Literal, assert_never
 import msgspec
 from rich.text import Text
 
-from yarrow.client.event_json import dumps
+from yarrow.client.json_mode import dumps
 from yarrow.client.run_notes import format_call_note
 from yarrow.client.sanitizer import sanitize
+from yarrow.client.shell_escape import is_rerun_offered, strip_instruction
 from yarrow.client.tui import markdown
 from yarrow.client.tui.history import CallItem, CallState, Item, NoteItem, NoteKind, TextItem, ThinkingItem
 from yarrow.client.tui.rich_render import paint, render_lines
 from yarrow.client.tui.terminal_theme import HistoryView
-from yarrow.client.unsandboxed_rerun import is_rerun_offered, strip_instruction
 
 MAX_THINKING_LINES = 3
 """Maximum lines shown of unfinished thinking."""

@@ -1,19 +1,114 @@
-"""Commands that show a full-screen picker and act on the choice."""
+"""Full-screen pickers of messages, sessions and models, and actions on the choice."""
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from yarrow.client.message_history import read_messages_after
+from yarrow.client.run_notes import format_call_note
 from yarrow.client.session_format import format_session, shorten_id
 from yarrow.client.setting_commands import format_no_models
 from yarrow.client.slash_command import CommandError
 from yarrow.client.tui.editor.completion import CompletionItem
 from yarrow.client.tui.item_view import shorten_call_id
-from yarrow.client.tui.views.list_view import choose_from_tree, pick, show_text
-from yarrow.client.tui.views.message_picker import choose_messages
+from yarrow.client.tui.screen import Terminal
+from yarrow.client.tui.views.list_view import (
+    ListActions,
+    ListHint,
+    ListRow,
+    ListView,
+    choose_from_tree,
+    pick,
+    show_text,
+)
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:
     from yarrow.client.tui.app import App
+
+TITLES = ("Make a session of these messages", "Make a session of")
+NOTHING_CHOSEN = ListHint("Nothing is chosen: Space or A")
+MAX_SHOWN_CHARACTERS = 200
+"""Maximum characters shown of a message."""
+
+
+class RebaseSelection(Struct, frozen=True):
+    """Indices of the chosen messages, and whether the rest is summarized."""
+
+    indices: tuple[int, ...]
+    squash: bool
+
+
+async def choose_messages(terminal: Terminal, messages: Sequence[pb.Message]) -> RebaseSelection | None:
+    """Show the messages, all chosen; return None if the user leaves. A call and its results are chosen together."""
+    groups = group_messages(messages)
+    texts = [f"{index:>{len(str(len(messages)))}} {_format_message(message)}" for index, message in enumerate(messages)]
+    chosen = set(range(len(messages)))
+
+    def rows() -> list[ListRow]:
+        return [
+            ListRow(f"[{'x' if index in chosen else ' '}] {text}", "" if index in chosen else "ansibrightblack")
+            for index, text in enumerate(texts)
+        ]
+
+    def toggle(index: int) -> None:
+        (chosen.difference_update if index in chosen else chosen.update)(groups[index])
+
+    def all_or_none(_index: int) -> None:
+        (chosen.clear if chosen else lambda: chosen.update(range(len(messages))))()
+
+    def confirm(*, squash: bool) -> RebaseSelection | ListHint:
+        return RebaseSelection(tuple(sorted(chosen)), squash) if chosen else NOTHING_CHOSEN
+
+    def whole(_index: int) -> RebaseSelection | ListHint:
+        return confirm(squash=False)
+
+    def squashed(_index: int) -> RebaseSelection | ListHint:
+        return confirm(squash=True)
+
+    keys: dict[str, Callable[[int], RebaseSelection | ListHint | None]] = {
+        " ": toggle,
+        "a": all_or_none,
+        "enter": whole,
+        "s": squashed,
+    }
+    feet = (
+        "Space choose  A all or none  Enter make it  S make it, the rest summed up  / filter  Esc back",
+        "Space choose  A all  Enter make  S sum up  / filter  Esc back",
+        "Space A Enter S /",
+    )
+    at = max(len(messages) - 1, 0)
+    return await ListView(TITLES, rows, ListActions(keys, feet), at=at).run(terminal)
+
+
+def group_messages(messages: Sequence[pb.Message]) -> list[frozenset[int]]:
+    """Return for each message the indices of its group: an answer with calls, and the results of those."""
+    found = [frozenset({index}) for index in range(len(messages))]
+    for index, message in enumerate(messages):
+        calls = {block.tool_call.id for block in message.content if block.HasField("tool_call")}
+        results = set[int]()
+        for after in range(index + 1, len(messages)):
+            if messages[after].role != pb.ROLE_TOOL:
+                break
+            if messages[after].tool_call_id in calls:
+                results.add(after)
+        if results:
+            group = frozenset({index, *results})
+            for member in group:
+                found[member] = group
+    return found
+
+
+def _format_message(message: pb.Message) -> str:
+    role = pb.Role.Name(message.role).removeprefix("ROLE_").lower()
+    text = "".join(block.text.text for block in message.content)[:MAX_SHOWN_CHARACTERS]
+    calls = " ".join(
+        format_call_note(block.tool_call.name, block.tool_call.arguments_json, block.tool_call.invalid_arguments)
+        for block in message.content
+        if block.HasField("tool_call")
+    )
+    return f"{message.tool_name or role} {' '.join(f'{text} {calls}'.split())}"
 
 
 async def pick_session(app: "App") -> None:

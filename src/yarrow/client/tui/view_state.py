@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from yarrow.client import unsandboxed_rerun
 from yarrow.client.session_format import format_welcome
+from yarrow.client.shell_escape import RERUN_PROMPT, UNSANDBOXED_BANG, is_rerun_offered
 from yarrow.client.tui import status as status_line
 from yarrow.client.tui.history import (
     CallItem,
@@ -154,14 +154,10 @@ class ViewState:
             if entry.role == "user":
                 return ""
             for item in reversed(entry.items):
-                if isinstance(item, CallItem) and item.done and unsandboxed_rerun.is_rerun_offered(item.output):
+                if isinstance(item, CallItem) and item.done and is_rerun_offered(item.output):
                     line = next(reversed(list(self.user_texts())), "") if not item.arguments_json else ""
                     command = line.removeprefix("!").removeprefix("!")
-                    return (
-                        f"{unsandboxed_rerun.UNSANDBOXED_BANG}{command}"
-                        if command != line
-                        else unsandboxed_rerun.RERUN_PROMPT
-                    )
+                    return f"{UNSANDBOXED_BANG}{command}" if command != line else RERUN_PROMPT
         return ""
 
     def find_last_answer(self) -> str:

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import AllowedCall
-from yarrow.policy.permission.path_rules import PathRules
-from yarrow.policy.permission.request import CallDescription, RuleEffect, RuleMatch, ToolKind, parse_rule
+from yarrow.policy.permission.path_rules import CallDescription, PathRules, RuleEffect, RuleMatch, ToolKind, parse_rule
 
 
 class Allow(Struct, frozen=True):

@@ -30,7 +30,7 @@ from yarrow.session.record import (
     Undelivered,
 )
 from yarrow.session.redaction import Redactor
-from yarrow.session.stats import summarize_tool_call
+from yarrow.session.state import summarize_tool_call
 
 UNMARKED_STOP_REASONS = (None, StopReason.END_TURN, StopReason.TOOL_USE)
 """Stop reasons that are not shown: a message normally ends with one of these."""
