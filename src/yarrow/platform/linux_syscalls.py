@@ -59,9 +59,6 @@ def _load_libc() -> ctypes.CDLL:
     return library
 
 
-if sys.platform == "win32":
-    raise ImportError("yarrow.platform.linux_syscalls is not for Windows")
-
 _OPENAT2 = 437
 """System call number, the same on every architecture."""
 _NO_MAGIC_LINKS, _NO_LINKS, _BENEATH = 0x02, 0x04, 0x08
@@ -110,9 +107,6 @@ def _load_openat2() -> ctypes.CDLL:
     library.syscall.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(_OpenHow), ctypes.c_size_t)
     return library
 
-
-if sys.platform == "win32":
-    raise ImportError("yarrow.platform.linux_syscalls is not for Windows")
 
 MAX_READ_BYTES = 65_536
 """Maximum bytes of one read."""
