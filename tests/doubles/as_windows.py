@@ -171,7 +171,7 @@ class Job:
 def main() -> int:
     """Run the command line of Yarrow so; `PRETENDED_BASH` says where bash is, if there is one."""
     pretend()
-    system: Any = importlib.import_module("yarrow.platform.windows")
+    system: Any = importlib.import_module("yarrow.platform").system
     if bash := os.environ.get("PRETENDED_BASH"):
         system.find_shell = lambda _environment: bash  # pyright: ignore[reportUnknownLambdaType]
     command: Any = importlib.import_module("yarrow.cli.main")

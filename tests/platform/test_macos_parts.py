@@ -10,7 +10,7 @@ sys.platform = "darwin"
 import errno, fcntl, os
 fcntl.F_FULLFSYNC = 51
 from yarrow.platform import system
-assert system.__name__ == "yarrow.platform.macos"
+assert type(system).__module__ == "yarrow.platform.macos"
 """
 SYNCED = """
 asked = []

@@ -1,4 +1,4 @@
-"""Every system has the same names with the same arguments, and names nothing that it lacks."""
+"""Every system has the operations and constants of `Platform` with its arguments, and names nothing that it lacks."""
 
 import ast
 from pathlib import Path
@@ -7,9 +7,9 @@ import pytest
 
 from doubles.unix_names import MODULES, NAMES
 from yarrow import platform
+from yarrow.platform.base import Platform, SystemConstants
 
 FOLDER = Path(platform.__file__).parent
-SYSTEMS = ("linux", "macos", "windows")
 NOT_ON_MACOS = frozenset(
     {"pidfd_open", "pipe2", "fdatasync", "listxattr", "getxattr", "setxattr", "epoll", "O_PATH", "O_TMPFILE"}
 )
@@ -19,37 +19,47 @@ def tree_of(name: str) -> ast.Module:
     return ast.parse((FOLDER / f"{name}.py").read_text("utf-8"))
 
 
-def exported(name: str) -> list[str]:
-    for node in tree_of(name).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return ast.literal_eval(node.value)
-    raise AssertionError(name)
+TREES = [tree_of(path.stem) for path in FOLDER.glob("*.py")]
+CLASSES = {node.name: node for tree in TREES for node in tree.body if isinstance(node, ast.ClassDef)}
+"""By name, also those of systems that this one is not."""
+
+
+def bodies(name: str) -> list[ast.stmt]:
+    """What a system defines, after what it inherits; without the contract, which defines nothing."""
+    above = [found for base in CLASSES[name].bases if (found := ast.unparse(base)) in CLASSES.keys() - {"Platform"}]
+    return [*(node for one in above for node in bodies(one)), *CLASSES[name].body]
 
 
 def functions(name: str) -> dict[str, str]:
-    """What a system can do, by name, with the arguments; also what it takes from another module of the package."""
-    found: dict[str, str] = {}
-    for node in tree_of(name).body:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("yarrow.platform."):
-            theirs = functions(str(node.module).rpartition(".")[2])
-            found |= {one.name: theirs[one.name] for one in node.names if one.name in theirs}
-        elif isinstance(node, ast.FunctionDef):
-            found[node.name] = ast.unparse(node.args).replace("'", "")
-    return found
+    """What a system can do, by name, with the arguments."""
+    nodes = [node for node in bodies(name) if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
+    return {node.name: ast.unparse(node.args).replace("'", "") for node in nodes}
+
+
+def exported(name: str) -> list[str]:
+    assigned = [target for node in bodies(name) if isinstance(node, ast.Assign) for target in node.targets]
+    return sorted({*functions(name), *map(ast.unparse, assigned)})
 
 
 def test_all_have_the_same_names() -> None:
-    assert exported("linux") == exported("macos") == exported("windows")
+    declared = sorted({*Platform.__abstractmethods__, *SystemConstants.__annotations__})
+    assert exported("Linux") == exported("MacOS") == exported("Windows") == declared
 
 
-@pytest.mark.parametrize("system", ["macos", "windows"])
+@pytest.mark.parametrize("system", ["MacOS", "Windows", "Platform"])
 def test_all_take_the_same_arguments(system: str) -> None:
-    names = set(exported("linux"))
-    linux, other = functions("linux"), functions(system)
-    assert {name: each for name, each in other.items() if name in names} == {
-        name: each for name, each in linux.items() if name in names
-    }
-    assert len(linux.keys() & names) > 30
+    linux, other = functions("Linux"), functions(system)
+    assert other == linux
+    assert len(linux) > 30
+
+
+@pytest.mark.parametrize("name", ["Platform", "SystemConstants"])
+def test_the_contract_says_what_each_name_means(name: str) -> None:
+    """The systems themselves say only what is special there."""
+    body = CLASSES[name].body
+    assert [one.name for one in body if isinstance(one, ast.FunctionDef) and not ast.get_docstring(one)] == []
+    texts = [one for one in body if isinstance(one, ast.Expr)]
+    assert len(texts) == 1 + len([one for one in body if isinstance(one, ast.AnnAssign)])
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("windows*.py")), ids=lambda path: path.stem)
@@ -60,7 +70,7 @@ def test_windows_names_nothing_of_unix(path: Path) -> None:
         assert not (isinstance(node, ast.Import) and MODULES & {one.name for one in node.names})
 
 
-@pytest.mark.parametrize("name", ["macos", "posix_files", "posix_processes"])
+@pytest.mark.parametrize("name", ["macos", "posix"])
 def test_macos_names_nothing_of_linux(name: str) -> None:
     named = {node.attr for node in ast.walk(tree_of(name)) if isinstance(node, ast.Attribute)}
     assert not named & NOT_ON_MACOS
@@ -68,5 +78,5 @@ def test_macos_names_nothing_of_linux(name: str) -> None:
 
 
 def test_this_is_linux() -> None:
-    assert platform.system.__name__ == "yarrow.platform.linux"
-    assert sorted(set(exported("linux")) - set(dir(platform.system))) == []
+    assert type(platform.system).__module__ == "yarrow.platform.linux"
+    assert sorted(set(exported("Linux")) - set(dir(platform.system))) == []

@@ -7,8 +7,7 @@ from doubles.as_windows import pretend
 pretend()
 import asyncio, errno, sys
 import os as real
-from yarrow.platform import system, windows_files
-from yarrow.platform import windows_processes
+from yarrow.platform import system, windows, windows_files
 """
 
 
@@ -48,8 +47,8 @@ async def main():
     system.unwatch_readable(loop, source)
     system.unwatch_readable(loop, source)
     count = len(calls)
-    await asyncio.sleep(3 * windows_processes.LOOK_SECONDS)
-    print(len(calls) - count, windows_processes._watched)
+    await asyncio.sleep(3 * windows.LOOK_SECONDS)
+    print(len(calls) - count, system._watched)
 asyncio.run(main())
 """
     assert in_python(AS_WINDOWS + code) == "0\n0 {}\n"

@@ -24,10 +24,7 @@ NOT_THERE = (
     "yarrow.cli.first_start",
 )
 """The terminal UI, and what opens it."""
-OF_OTHERS = {
-    f"yarrow.platform.{name}"
-    for name in ("linux", "macos", "linux_syscalls", "posix_files", "posix_processes", "symlink_mount")
-}
+OF_OTHERS = {f"yarrow.platform.{name}" for name in ("linux", "macos", "linux_syscalls", "posix", "symlink_mount")}
 IMPORT_ALL = """
 from doubles.as_windows import pretend
 names = pretend()
@@ -38,7 +35,7 @@ for name in names:
     except ImportError:
         print(name)
 from yarrow.platform import system
-print(system.__name__)
+print(type(system).__module__)
 """
 
 

@@ -297,7 +297,7 @@ async def test_quoting_is_the_shells_alone(ws: Path) -> None:
 
 
 async def test_without_bash_there_is_sh(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("yarrow.platform.posix_processes.SHELL_PATHS", ())
+    monkeypatch.setattr("yarrow.platform.posix.SHELL_PATHS", ())
     monkeypatch.setenv("PATH", str(ws))
     assert (await bash(ws, "echo ${BASH_VERSION-sh}")).done.text in {"sh", os.environ.get("BASH_VERSION", "sh")}
 

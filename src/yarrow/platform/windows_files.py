@@ -16,18 +16,16 @@ import msvcrt
 import time
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 
-from yarrow.platform.windows_paths import explain_invalid_part, normcase
+from yarrow.platform import windows_paths
 
-BASE_FLAGS = os.O_BINARY | os.O_NOINHERIT
-"""Flags to open a file in binary mode, not inherited by children."""
-NOFOLLOW = 0
-"""Flag to fail if the path is a symlink; `os.open` has none here, and `open_at` always fails then."""
-NONBLOCK = 0
-"""Flags against waiting for the other end of a FIFO and acquiring a terminal; no path leads to either here."""
-DIRECTORY = 1 << 40
-"""Flag to fail unless the path is a directory, for `open_at` and `openat_nofollow` only: `os.open` opens none."""
+if TYPE_CHECKING:
+    from yarrow.platform.base import Platform
+else:
+    Platform = object  # type checkers compare the class with its contract; at run time nothing is inherited
+
 LOCK = ".lock"
 """Name of the file that is locked in place of its directory."""
 LOCK_SECONDS = 30.0
@@ -40,184 +38,170 @@ _LINKS = frozenset({0xA000_000C, 0xA000_0003})
 """Reparse tags of a symlink and a junction; other tags mark files stored elsewhere and are not links."""
 
 
-def open_directory(path: Path | str, *, follow: bool = True) -> int:
-    """Return a descriptor of a directory for the functions named `*_at`; rejects a symlink unless `follow` is true.
+class WindowsFiles(Platform):
+    """Windows without processes and terminals."""
 
-    Raises `OSError`.
-    """
-    from yarrow.platform import windows_api
+    BASE_FLAGS = os.O_BINARY | os.O_NOINHERIT
+    NOFOLLOW = 0
+    """No flag: `open_at` always fails if the path is a symlink."""
+    NONBLOCK = 0
+    """No flag: no path leads to a FIFO or a terminal here."""
+    DIRECTORY = 1 << 40
+    """Flag for `open_at` and `openat_nofollow` only: `os.open` opens no directory."""
 
-    text = os.fspath(path)
-    if not follow and _is_link(os.lstat(text)):
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), text)
-    descriptor = windows_api.open_directory(text)
-    if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-        return descriptor
-    os.close(descriptor)
-    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), text)
+    # ---- names of files ----
 
+    def normcase(self, path: str) -> str:
+        return windows_paths.normcase(path)
 
-def open_at(directory: int, name: str, flags: int, *, mode: int = 0o777) -> int:
-    """Open a name in an open directory; it must not be a symlink. Raises `OSError`."""
-    path = _path_in(directory, name)
-    is_directory = flags & DIRECTORY or _is_directory(path)
-    descriptor = open_directory(path) if is_directory else os.open(path, flags | BASE_FLAGS, mode)
-    try:
-        # A symlink would have led to another path; nothing was read or written through it yet.
-        if normcase(_path_of(descriptor)) == normcase(path):
+    def is_within(self, path: PurePath, place: PurePath) -> bool:
+        return path.is_relative_to(place)  # paths of this system ignore case
+
+    def explain_invalid_name(self, path: str) -> str:
+        return windows_paths.explain_invalid_name(path)
+
+    def to_posix(self, path: str) -> str:
+        return windows_paths.to_posix(path)
+
+    # ---- open directories and their content ----
+
+    def open_directory(self, path: Path | str, *, follow: bool = True) -> int:
+        from yarrow.platform import windows_api
+
+        text = os.fspath(path)
+        if not follow and _is_link(os.lstat(text)):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), text)
+        descriptor = windows_api.open_directory(text)
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
             return descriptor
-    except OSError:
         os.close(descriptor)
-        raise
-    os.close(descriptor)
-    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), text)
 
+    def open_at(self, directory: int, name: str, flags: int, *, mode: int = 0o777) -> int:
+        path = _path_in(directory, name)
+        is_directory = flags & self.DIRECTORY or _is_directory(path)
+        descriptor = self.open_directory(path) if is_directory else os.open(path, flags | self.BASE_FLAGS, mode)
+        try:
+            # A symlink would have led to another path; nothing was read or written through it yet.
+            if self.normcase(_path_of(descriptor)) == self.normcase(path):
+                return descriptor
+        except OSError:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
 
-def openat_nofollow(directory: int, names: tuple[str, ...], flags: int) -> int:
-    """Open a path below an open directory, given by its names, none of which may be a symlink.
-
-    Raises `OSError`.
-    """
-    *above, last = names
-    at = os.dup(directory)
-    try:
-        for name in above:
-            below = open_at(at, name, DIRECTORY)
+    def openat_nofollow(self, directory: int, names: tuple[str, ...], flags: int) -> int:
+        *above, last = names
+        at = os.dup(directory)
+        try:
+            for name in above:
+                below = self.open_at(at, name, self.DIRECTORY)
+                os.close(at)
+                at = below
+            return self.open_at(at, last, flags)
+        finally:
             os.close(at)
-            at = below
-        return open_at(at, last, flags)
-    finally:
-        os.close(at)
 
+    def mkdir_at(self, directory: int, name: str) -> None:
+        Path(_path_in(directory, name)).mkdir()
 
-def mkdir_at(directory: int, name: str) -> None:
-    """Create a directory in an open one. Raises `OSError`."""
-    Path(_path_in(directory, name)).mkdir()
+    def stat_at(self, directory: int, name: str) -> os.stat_result:
+        return os.lstat(_path_in(directory, name))
 
+    def can_write_at(self, directory: int, name: str) -> bool:
+        return os.access(_path_in(directory, name), os.W_OK)
 
-def stat_at(directory: int, name: str) -> os.stat_result:
-    """Return the status of a name in an open directory without following a symlink. Raises `OSError`."""
-    return os.lstat(_path_in(directory, name))
+    def unlink_at(self, directory: int, name: str) -> None:
+        Path(_path_in(directory, name)).unlink()
 
+    def replace_at(self, directory: int, name: str, new: str) -> None:
+        Path(_path_in(directory, name)).replace(_path_in(directory, new))
 
-def can_write_at(directory: int, name: str) -> bool:
-    """Return whether a file in an open directory is writable or, for `.`, whether files can be created in it."""
-    return os.access(_path_in(directory, name), os.W_OK)
+    def link_at(self, directory: int, name: str, new: str) -> None:
+        Path(_path_in(directory, new)).hardlink_to(_path_in(directory, name))
 
+    def scandir_at(self, directory: int) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
+        return os.scandir(_path_of(directory))
 
-def unlink_at(directory: int, name: str) -> None:
-    """Remove a file in an open directory. Raises `OSError`."""
-    Path(_path_in(directory, name)).unlink()
+    def listdir_at(self, directory: int) -> list[str]:
+        return [path.name for path in Path(_path_of(directory)).iterdir()]
 
+    def open_directory_changes(self) -> None:
+        """Return None: unsupported."""
 
-def replace_at(directory: int, name: str, new: str) -> None:
-    """Rename a file in an open directory, replacing a file with the new name. Raises `OSError`."""
-    Path(_path_in(directory, name)).replace(_path_in(directory, new))
+    # ---- files: locks, durability, owners ----
 
+    def try_lock(self, descriptor: int) -> None:
+        os.lseek(descriptor, _FAR, os.SEEK_SET)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except PermissionError as error:
+            raise BlockingIOError(error.errno, error.strerror) from error
+        finally:
+            os.lseek(descriptor, 0, os.SEEK_SET)
 
-def link_at(directory: int, name: str, new: str) -> None:
-    """Add a hard link to a file in an open directory. Raises `OSError`, also if the new name exists."""
-    Path(_path_in(directory, new)).hardlink_to(_path_in(directory, name))
+    def try_lock_directory(self, path: Path) -> int:
+        """Raise `OSError`: directories cannot be locked on this system."""
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP), str(path))
 
+    @contextmanager
+    def lock_directory(self, path: Path) -> Generator[int]:
+        descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | self.BASE_FLAGS, 0o600)
+        try:
+            last = time.monotonic() + LOCK_SECONDS
+            while not self._is_locked(descriptor, last):
+                time.sleep(LOOK_SECONDS)
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
-def scandir_at(directory: int) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
-    """Return an iterator over the entries of an open directory, to be closed. Raises `OSError`."""
-    return os.scandir(_path_of(directory))
+    def _is_locked(self, descriptor: int, last: float) -> bool:
+        """Try to lock a directory; return False if another process holds it. Raises `TimeoutError` after `last`."""
+        try:
+            self.try_lock(descriptor)
+        except BlockingIOError as error:
+            if time.monotonic() > last:
+                raise TimeoutError(errno.ETIMEDOUT, "somebody else has the directory; try again") from error
+            return False
+        return True
 
+    def sync(self, descriptor: int, *, data_only: bool = False) -> None:
+        # The journal of the file system keeps the entries of directories; only an administrator can do more.
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            os.fsync(descriptor)
 
-def listdir_at(directory: int) -> list[str]:
-    """Return the names in an open directory. Raises `OSError`."""
-    return [path.name for path in Path(_path_of(directory)).iterdir()]
+    def raise_open_file_limit(self, most: int) -> int:
+        """Return `most`: processes have no limit here that could be raised."""
+        return most
 
+    def get_user_id(self) -> int:
+        """Return a number that is the same for all users."""
+        return 0
 
-def try_lock(descriptor: int) -> None:
-    """Lock an open file without waiting. Raises `BlockingIOError` if another process holds the lock, else OSError."""
-    os.lseek(descriptor, _FAR, os.SEEK_SET)
-    try:
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-    except PermissionError as error:
-        raise BlockingIOError(error.errno, error.strerror) from error
-    finally:
-        os.lseek(descriptor, 0, os.SEEK_SET)
+    def get_account_home(self, uid: int | None) -> str:
+        """Return an empty text: there is no account database here."""
+        return ""
 
+    def is_root(self) -> bool:
+        return False
 
-def try_lock_directory(path: Path) -> int:
-    """Raise `OSError`: directories cannot be locked on this system."""
-    raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP), str(path))
+    def is_owned(self, status: os.stat_result) -> bool:
+        """Return True: the access list of the profile directory ensures it."""
+        return True
 
+    def is_private_mode(self, mode: int) -> bool:
+        """Return True: the access list of the profile directory ensures it."""
+        return True
 
-@contextmanager
-def lock_directory(path: Path) -> Generator[int]:
-    """Wait for the exclusive lock of a directory; yield a descriptor for `sync`. Raises `OSError`."""
-    descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | BASE_FLAGS, 0o600)
-    try:
-        last = time.monotonic() + LOCK_SECONDS
-        while not _is_locked(descriptor, last):
-            time.sleep(LOOK_SECONDS)
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    def set_mode(self, descriptor: int, mode: int) -> None:
+        """Do nothing: a file inherits the access list of its directory."""
 
+    def copy_owner(self, descriptor: int, like: os.stat_result) -> None:
+        """Do nothing: a file belongs to its creator."""
 
-def sync(descriptor: int, *, data_only: bool = False) -> None:
-    """Return once an open file, or the entries of a directory, would survive a power failure. Raises `OSError`.
-
-    `data_only` skips metadata that is not needed to read the data. The entries of directories are kept by the journal
-    of the file system; only an administrator can do more.
-    """
-    if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
-        os.fsync(descriptor)
-
-
-def open_directory_changes() -> None:
-    """Return an object that reports changes in directories; None if unsupported."""
-
-
-def list_connected_addresses(port: int) -> list[str]:
-    """Return the remote address of each connection to a local TCP port; empty if unknown."""
-    return []
-
-
-def raise_open_file_limit(most: int) -> int:
-    """Return `most`: processes have no limit here that could be raised."""
-    return most
-
-
-def get_user_id() -> int:
-    """Return the user id of this process; the same for all users here."""
-    return 0
-
-
-def get_account_home(uid: int | None) -> str:
-    """Return an empty text: there is no account database here."""
-    return ""
-
-
-def is_root() -> bool:
-    """Return whether this process is root, so that no permission is denied to it; always False here."""
-    return False
-
-
-def is_owned(status: os.stat_result) -> bool:
-    """Return whether the user of this process owns a file; the access list of the profile directory ensures it here."""
-    return True
-
-
-def is_private_mode(mode: int) -> bool:
-    """Return whether a file mode grants access to the owner only; the profile directory ensures it here."""
-    return True
-
-
-def set_mode(descriptor: int, mode: int) -> None:
-    """Do nothing: a file inherits the access list of its directory."""
-
-
-def copy_owner(descriptor: int, like: os.stat_result) -> None:
-    """Do nothing: a file belongs to its creator."""
-
-
-def copy_attributes(source: int, target: int) -> None:
-    """Do nothing: the streams of a file are lost with the file that is replaced."""
+    def copy_attributes(self, source: int, target: int) -> None:
+        """Do nothing: the streams of a file are lost with the file that is replaced."""
 
 
 def _path_of(descriptor: int) -> str:
@@ -231,7 +215,7 @@ def _path_in(directory: int, name: str) -> str:
     path = _path_of(directory)
     if name in ("", "."):
         return path
-    if name == ".." or "\\" in name or "/" in name or explain_invalid_part(name):
+    if name == ".." or "\\" in name or "/" in name or windows_paths.explain_invalid_part(name):
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), name)
     separator = "" if path.endswith(os.sep) else os.sep
     return f"{path}{separator}{name}"
@@ -246,14 +230,3 @@ def _is_directory(path: str) -> bool:
 
 def _is_link(status: os.stat_result) -> bool:
     return status.st_reparse_tag in _LINKS
-
-
-def _is_locked(descriptor: int, last: float) -> bool:
-    """Try to lock a directory; return False if another process holds the lock. Raises `TimeoutError` after `last`."""
-    try:
-        try_lock(descriptor)
-    except BlockingIOError as error:
-        if time.monotonic() > last:
-            raise TimeoutError(errno.ETIMEDOUT, "somebody else has the directory; try again") from error
-        return False
-    return True

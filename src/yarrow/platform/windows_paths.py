@@ -1,7 +1,7 @@
 """Windows rules for names in a path, and locations of its programs, without calls to the system."""
 
 from collections.abc import Callable, Mapping
-from pathlib import PurePath, PureWindowsPath
+from pathlib import PureWindowsPath
 
 _DEVICES = frozenset({"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"})
 _PORTS = frozenset(f"{port}{digit}" for port in ("COM", "LPT") for digit in "0123456789¹²³")
@@ -47,11 +47,6 @@ def to_posix(path: str) -> str:
 def normcase(path: str) -> str:
     """Return a path in its form for comparison: with slashes and case-folded."""
     return to_posix(path).casefold()
-
-
-def is_within(path: PurePath, place: PurePath) -> bool:
-    """Return whether a path is, or is below, another one, by the name rules of the system, which its paths follow."""
-    return path.is_relative_to(place)
 
 
 def find_bash(environment: Mapping[str, str], exists: Callable[[str], bool]) -> str:

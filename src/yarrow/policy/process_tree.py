@@ -9,11 +9,14 @@ import signal
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from yarrow.platform import system
+
+if TYPE_CHECKING:
+    from yarrow.platform.base import ProcessTree
 
 MARKER = "YARROW_CALL_ID"
 """Environment variable of every process of a call: the call's marker, after those of the calls that enclose it.
@@ -38,23 +41,7 @@ class _ProcessStat(Struct):
     session: int
 
 
-class ProcessTree(Protocol):
-    """The running processes of one call."""
-
-    def alive(self) -> list[int]:
-        """Return targets for `kill` and `send` that reach the running processes."""
-        ...
-
-    def kill(self, targets: Iterable[int]) -> None:
-        """Kill the targets and all processes held together with them."""
-        ...
-
-    def send(self, number: signal.Signals, targets: Iterable[int]) -> None:
-        """Send a signal; targets that are gone or not ours are skipped."""
-        ...
-
-
-def open_process_tree(leader: int, marker: str) -> ProcessTree:
+def open_process_tree(leader: int, marker: str) -> "ProcessTree":
     """Return the process tree of `leader`, a new process with its own marker, as the system supports it."""
     return system.create_job(leader) or ProcfsProcessTree(leader, marker)
 

@@ -9,9 +9,12 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from yarrow.platform import system
+
+if TYPE_CHECKING:
+    from yarrow.platform.base import ChangeReports
 
 MAX_ADDED = 500
 """Maximum directories added per scan, at about 7 microseconds each; later scans add the rest."""
@@ -24,27 +27,6 @@ RENEW_SECONDS = 600.0
 
 DirectoryState = tuple[int, int, int]
 """Device, inode and change time."""
-
-
-class ChangeReports(Protocol):
-    """Source of directory changes reported by the system."""
-
-    room: int
-    """Number of directories that may be added."""
-    devices: frozenset[int]
-    """Devices of the file systems in which every change is reported."""
-
-    def add(self, place: str | int) -> int:
-        """Start reporting changes of a directory; return the number that identifies them, negative on failure."""
-        ...
-
-    def take(self) -> list[tuple[int, str, str]] | None:
-        """Return the changes since the last call; None if they are unknown."""
-        ...
-
-    def close(self) -> object:
-        """End all reports."""
-        ...
 
 
 class DirectoryWatches:
@@ -149,7 +131,7 @@ class DirectoryWatches:
                 return None
             return number is not None and number >= 0
 
-    def _add(self, path: str, changes: ChangeReports) -> None:
+    def _add(self, path: str, changes: "ChangeReports") -> None:
         number, above = -1, self._numbers.get(path.rpartition("/")[0])
         if above is not None:
             number = -1 if above < 0 else changes.add(path)
