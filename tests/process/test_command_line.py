@@ -291,7 +291,7 @@ async def test_version_and_help(world: World) -> None:
     ended = await world.run("--help")
     assert ended.code == 0
     assert "sandbox" in ended.out
-    assert (await world.run("trust", "--help")).out.startswith("yarrow trust: ")
+    assert (await world.run("trust", "--help")).out.startswith("Trust this project's settings, or revoke that trust\n")
 
 
 async def test_case_T_15_and_T_13_through_the_whole(world: World) -> None:
