@@ -423,7 +423,7 @@ async def test_case_C_05_a_question_with_nobody_there_is_answered_with_no() -> N
     assert outcome == RunResult("s1", "COMPLETED", denied=True)
     answer = service.requests[1]
     assert (answer.session_id, answer.request_id, answer.answer) == ("s1", "q1", pb.PERMISSION_ANSWER_NO)
-    assert err.lines == ["yarrow: bash was denied, since nobody is there to ask: it writes outside"]
+    assert err.lines == ["yarrow: bash was denied because no client can answer: it writes outside"]
 
 
 async def test_case_C_05_a_question_that_is_settled_already_is_no_failure() -> None:

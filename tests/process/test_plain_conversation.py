@@ -58,7 +58,7 @@ async def asks_again(screen: Screen, what: str) -> None:
         ("/reload", "nothing was said yet"),
         ("/copy", "Nothing to copy yet: there is no answer."),
         ("/branch\t7", "yarrow: "),
-        ("!", "usage: !COMMAND, !!COMMAND to tell nobody"),
+        ("!", "usage: !COMMAND, !!COMMAND to hide it from the model"),
     ],
 )
 async def test_a_command(world: World, line: str, said: str) -> None:

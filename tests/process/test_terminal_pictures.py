@@ -146,7 +146,7 @@ async def test_the_picture_in_the_clipboard_is_put_in_by_a_key(world: World, nam
         ("wl-paste", "echo a text", "there is no picture in the clipboard"),
         ("wl-paste", "while :; do :; done", "there is no picture in the clipboard"),
         ("wl-paste", "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done", "there is no picture in the clipboard"),
-        ("other", "true", "none of them is there: use @FILE"),
+        ("other", "true", "(wl-paste, xclip or pngpaste): use @FILE"),
     ],
 )
 async def test_a_clipboard_without_a_picture_says_so_in_time(world: World, name: str, body: str, said: str) -> None:

@@ -99,7 +99,7 @@ async def test_a_run_stands_still_and_goes_on(world: World) -> None:
             screen.send("go\r")
             await screen.until("a beginning")
             await suspended(screen)
-            assert "the run stands still until fg goes on with it" in screen.text
+            assert "the run is suspended until fg resumes it" in screen.text
             gate.set()
             screen.send("fg\r")
             await screen.until("a beginning and an end")
@@ -126,7 +126,7 @@ async def test_without_a_shell_it_says_so(world: World) -> None:
     async with Screen(world) as screen:
         await screen.ready()
         screen.send("on\x1ae")
-        await screen.until("nothing was stopped: no shell is there")
+        await screen.until("Can't suspend: no parent shell")
         assert screen.editor == ["one"]
 
 
@@ -136,7 +136,7 @@ async def test_in_a_group_that_nobody_continues_it_says_so(world: World) -> None
     async with Screen(world, command=command) as screen:
         await screen.ready()
         screen.send("one\x1a")
-        await screen.until("nothing was stopped: no shell is there")
+        await screen.until("Can't suspend: no parent shell")
         assert screen.editor == ["one"]
         screen.send("\x03\x04")
         assert await screen.ended() == 0

@@ -78,7 +78,7 @@ def format_event_note(event: pb.AgentEvent, kind: str) -> str:
             return f"yarrow: compacted it to {event.compaction_end.tokens_after:,} tokens"
         case "permission_request":
             request = event.permission_request
-            return _truncate(f"yarrow: {request.tool} was denied, since nobody is there to ask: {request.reason}")
+            return _truncate(f"yarrow: {request.tool} was denied because no client can answer: {request.reason}")
         case _:
             return ""
 

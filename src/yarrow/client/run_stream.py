@@ -102,7 +102,7 @@ async def _deny(stub: Stub, event: pb.AgentEvent) -> None:
         session_id=event.session_id,
         request_id=event.permission_request.request_id,
         answer=pb.PERMISSION_ANSWER_NO,
-        text="nobody is there to ask",
+        text="no client can answer",
     )
     # The request may be gone: another client answered, or the service knew that none would.
     with contextlib.suppress(aio.AioRpcError):

@@ -39,7 +39,7 @@ async def read_image(environment: Mapping[str, str]) -> bytes:
     """Return the image in the clipboard, empty if it contains none. Raises `ClipboardError`."""
     programs = list(_find_programs(_READERS, environment))
     if not programs:
-        raise ClipboardError("pictures are read by wl-paste, xclip or pngpaste, and none of them is there: use @FILE")
+        raise ClipboardError("no program to read images is installed (wl-paste, xclip or pngpaste): use @FILE")
     for program in programs:
         if data := _decode(await _run(program, b"", MAX_READ_SECONDS)):
             return data

@@ -170,7 +170,7 @@ async def _help(app: "App", _rest: str) -> None:
     ]
     rows += [
         ("!COMMAND", f"run a shell command and tell the model{IDLE_ONLY_MARK}"),
-        ("!!COMMAND", f"run it and tell nobody{IDLE_ONLY_MARK}"),
+        ("!!COMMAND", f"run it without telling the model{IDLE_ONLY_MARK}"),
         ("!!!COMMAND", f"run it outside the sandbox{IDLE_ONLY_MARK}"),
     ]
     rows += [(f"/{name}", text) for name, text in (await list_prompt_commands(app)).items()]
@@ -212,7 +212,7 @@ TUI_COMMANDS: dict[str, TuiCommand] = {
     "show": TuiCommand("[CALL]", "the whole output of a tool", _show),
     "model": TuiCommand("[PROVIDER/MODEL]", "go on with another model", _model, is_idle_only=True),
     "copy": TuiCommand("", "copy the last answer", _copy),
-    "reload": TuiCommand("", "print the session anew", _reload),
+    "reload": TuiCommand("", "redraw the session", _reload),
     "help": TuiCommand("", "keys and commands", _help),
     "quit": TuiCommand("", "leave", _quit),
     "exit": TuiCommand("", "leave", _quit),

@@ -48,7 +48,7 @@ async def explain_refusal(app: "App", error: aio.AioRpcError) -> str:
 
 
 RUN_CONTINUES = "the run goes on in the service"
-RUN_PAUSED = "the run stands still until fg goes on with it"
+RUN_PAUSED = "the run is suspended until fg resumes it"
 
 
 async def send_text(app: "App", line: "InputLine") -> None:

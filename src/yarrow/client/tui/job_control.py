@@ -12,7 +12,7 @@ from yarrow.client.tui.keyboard import Keyboard
 
 MAX_STOP_SECONDS = 0.3
 """Maximum seconds until the stop takes effect; the system never stops a group that no shell could resume."""
-NO_SHELL_NOTICE = "nothing was stopped: no shell is there that could go on with it (fg)"
+NO_SHELL_NOTICE = "Can't suspend: no parent shell to return to"
 
 
 def has_shell() -> bool:
