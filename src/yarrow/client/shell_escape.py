@@ -53,7 +53,9 @@ def parse_bang(session_id: str, line: str) -> pb.RunToolRequest:
     """Return the request for a line such as `!ls`. Raises `CommandError` if it contains no command."""
     command = line.lstrip(BANG).strip()
     if not command:
-        raise CommandError("usage: !COMMAND, !!COMMAND to hide it from the model, or !!!COMMAND to run it outside the sandbox")
+        raise CommandError(
+            "usage: !COMMAND, !!COMMAND to hide it from the model, or !!!COMMAND to run it outside the sandbox"
+        )
     is_outside = line.startswith(UNSANDBOXED_BANG)
     silent = line.startswith(2 * BANG) and not is_outside
     arguments = dumps({"command": command, **({"outside": True, "reason": REASON} if is_outside else {})})
