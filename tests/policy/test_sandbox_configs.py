@@ -1,6 +1,7 @@
 """Copies of git's configuration: harmless changes reach the user's file, others are quarantined."""
 
 import asyncio
+import errno
 import os
 import re
 import shlex
@@ -12,6 +13,7 @@ import pytest
 from sandboxed import Corner, git
 
 from yarrow.policy.git_config import CHANGEABLE_SETTINGS, GitSetting, changes_only_settable
+from yarrow.policy.sandbox.quarantine import describe_entries
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 
@@ -68,6 +70,44 @@ async def test_changes_by_which_git_executes_something_are_quarantined(place: Co
     assert (place.workspace / ".git/config").read_bytes() == before
     assert code == 0, output
     assert [entry.path for entry in place.taken] == [place.workspace / ".git/config"]
+
+
+@pytest.mark.parametrize(
+    "copying", ["cp -a . /tmp/copy", "rm -rf /tmp/copy; cp -rp . /tmp/copy", "tar c .git | tar x -C /tmp/copy"]
+)
+async def test_a_copy_of_a_repository_has_a_configuration_of_its_own(place: Corner, copying: str) -> None:
+    git(place.workspace, "remote", "add", "origin", "file:///mine")
+    place.own()
+    before = (place.workspace / ".git/config").read_bytes()
+    output, code = await place.run(
+        f"mkdir -p /tmp/copy; {copying}; cd /tmp/copy && git remote set-url origin file:///x && git config user.name X"
+        " && git remote get-url origin && test -f .git/config && ! test -L .git/config"
+    )
+    assert (output.splitlines()[-1], code) == ("file:///x", 0)
+    assert (place.workspace / ".git/config").read_bytes() == before
+    assert place.taken == []
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [("git remote add o file:///x", "could not be written"), ("git config alias.x '!id'", "executes")],
+)
+async def test_a_change_that_cannot_be_stored_is_named(
+    place: Corner, monkeypatch: pytest.MonkeyPatch, script: str, told: str
+) -> None:
+    before = (place.workspace / ".git/config").read_bytes()
+    monkeypatch.setattr("yarrow.policy.sandbox.quarantine.MAX_ENTRIES", 0)
+    monkeypatch.setattr("yarrow.policy.sandbox.git_config_copies._write_like", _fill_disk)
+    await place.run(script)
+    assert (place.workspace / ".git/config").read_bytes() == before
+    sentence = describe_entries(place.taken, str)
+    assert f"{place.workspace}/.git/config: unchanged, and the change was dropped, since" in sentence
+    assert told in sentence
+    assert "remove it" not in sentence
+
+
+def _fill_disk(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 async def test_what_was_there_before_stays_and_needs_not_be_harmless(place: Corner) -> None:

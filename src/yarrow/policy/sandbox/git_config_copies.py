@@ -36,6 +36,10 @@ CHANGING_WORDS = re.compile(
 """Pattern of words after `git` in a command that may change a configuration; only then a process is spent on it."""
 OTHER_PROGRAMS = re.compile(r"\b(?:gh|husky|hub)\b")
 """Pattern of other programs that change configurations."""
+COPYING = re.compile(
+    r"\b(?:tar|rsync|cpio|zip|7z|scp|copytree)\b|\bcp\b[^;&|\n]*[ \t](?:-[A-Za-z]*[aRrd]|--(?:archive|recursive)\b)"
+)
+"""Pattern of programs that copy directories: the copy of a repository would hold the symlink instead of its content."""
 MOUNT_PROGRAM = Path(platform.__file__).with_name("symlink_mount.py")
 """Program that mounts symlinks, run by path."""
 SYSTEM_PYTHON = "/usr/bin/python3"
@@ -44,6 +48,7 @@ GUARDS_MARK = "--guards"
 FILE_MODE = re.compile(rb"^([ \t]*filemode[ \t]*=[ \t]*)(true|false)\b", re.MULTILINE | re.IGNORECASE)
 EXECUTES_REASON = "it changes settings by which git executes or reads something"
 CHANGED_REASON = "the file was changed by another program while the command ran"
+UNWRITABLE_REASON = "the file could not be written"
 
 
 class GitConfigCopy(Struct, frozen=True):
@@ -94,10 +99,8 @@ class GitConfigCopies(Struct, frozen=True):
             if not self.sets_file_mode:
                 content = _with_file_mode(content, copy.original)
             is_harmless = is_settable_change(copy.config, decode_config(copy.original), decode_config(content))
-            if not (is_harmless and _replace(copy, content)):
-                with suppress(OSError):
-                    reason = CHANGED_REASON if is_harmless else EXECUTES_REASON
-                    entries.append(quarantine.store_content(content, copy.config, reason=reason))
+            if reason := _replace(copy, content) if is_harmless else EXECUTES_REASON:
+                entries.append(quarantine.store_content(content, copy.config, reason=reason))
         return entries
 
 
@@ -134,7 +137,9 @@ def _with_file_mode(content: bytes, before: bytes) -> bytes:
 
 
 def _may_change(command: str) -> bool:
-    """Return whether a command may change a configuration; each search scans the command once."""
+    """Return whether a command may change a configuration and copies no directory; each search scans it once."""
+    if COPYING.search(command) is not None:
+        return False
     git = GIT_COMMAND.search(command)
     return OTHER_PROGRAMS.search(command) is not None or (
         git is not None and CHANGING_WORDS.search(command, git.end()) is not None
@@ -174,12 +179,12 @@ def _read(root: Path, path: Path) -> bytes | None:
     return content if len(content) <= CONFIG_BYTES else None
 
 
-def _replace(copy: GitConfigCopy, content: bytes) -> bool:
-    """Replace the user's file under git's own lock; return whether it was unchanged since the command started."""
+def _replace(copy: GitConfigCopy, content: bytes) -> str:
+    """Replace the user's file under git's own lock; return why it was not replaced, empty if it was."""
     try:
         directory = open_directory(Path("/"), copy.config.parent)
-    except OSError:
-        return False
+    except OSError as error:
+        return f"{UNWRITABLE_REASON}: {error.strerror}"
     lock = f"{copy.config.name}.lock"
     try:
         making = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -191,14 +196,14 @@ def _replace(copy: GitConfigCopy, content: bytes) -> bool:
             system.replace_at(directory, lock, copy.config.name)
         else:
             system.unlink_at(directory, lock)
-    except FileExistsError:  # another git process is writing it
-        return False
-    except OSError:
+    except FileExistsError:
+        return "another git process is writing the file"
+    except OSError as error:
         with suppress(OSError):
             system.unlink_at(directory, lock)
-        return False
+        return f"{UNWRITABLE_REASON}: {error.strerror}"
     else:
-        return is_same
+        return "" if is_same else CHANGED_REASON
     finally:
         os.close(directory)
 

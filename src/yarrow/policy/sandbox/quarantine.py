@@ -50,6 +50,8 @@ class QuarantineEntry(Struct, frozen=True):
     """Size in bytes."""
     item: Path
     """Current path: in the store, or next to the original path if it could not be moved there."""
+    is_withheld: bool = False
+    """True for content that was withheld from the path and could not be stored; the file itself is unchanged."""
 
 
 class RestoredEntry(Struct, frozen=True):
@@ -93,14 +95,18 @@ class Quarantine:
         return entry
 
     def store_content(self, content: bytes, path: Path, *, reason: str) -> QuarantineEntry:
-        """Store content that was withheld from a path, and return its entry. Raises OSError."""
+        """Store content that was withheld from a path, and return its entry, also if it could not be stored."""
         number, slot = self._create_slot(len(content))
-        if slot is None:
-            return QuarantineEntry(0, path, self._session, time.time(), reason, len(content), path)
-        (slot / ITEM).write_bytes(content)
-        entry = QuarantineEntry(number, path, self._session, time.time(), reason, len(content), slot / ITEM)
-        (slot / DESCRIPTION).write_bytes(msgspec.json.encode(entry, enc_hook=encode_path))
-        return entry
+        if slot is not None:
+            entry = QuarantineEntry(number, path, self._session, time.time(), reason, len(content), slot / ITEM)
+            try:
+                entry.item.write_bytes(content)
+                (slot / DESCRIPTION).write_bytes(msgspec.json.encode(entry, enc_hook=encode_path))
+            except OSError:
+                remove_tree(slot)
+            else:
+                return entry
+        return QuarantineEntry(0, path, self._session, time.time(), reason, len(content), path, is_withheld=True)
 
     def store_copy(self, directory: int, name: str, path: Path, *, reason: str) -> QuarantineEntry | None:
         """Store a copy of a name in an open directory, for its original path.
@@ -144,8 +150,9 @@ class Quarantine:
 
 def describe_entries(taken: Sequence[QuarantineEntry], name: Callable[[Path], str]) -> str:
     """Return a sentence about entries; `name` formats a path."""
-    stuck = [entry for entry in taken if entry.item == entry.path]
-    beside = [entry for entry in taken if entry not in stuck and not entry.number]
+    withheld = [entry for entry in taken if entry.is_withheld]
+    stuck = [entry for entry in taken if entry.item == entry.path and entry not in withheld]
+    beside = [entry for entry in taken if entry not in (*stuck, *withheld) and not entry.number]
     moved = [entry for entry in taken if entry.number and entry not in stuck]
     told: list[str] = []
     for reason in dict.fromkeys(entry.reason for entry in moved):
@@ -154,7 +161,8 @@ def describe_entries(taken: Sequence[QuarantineEntry], name: Callable[[Path], st
     if moved:
         told.append("`yarrow sandbox quarantine restore N` puts an entry back")
     told += [f"{name(entry.path)}: renamed to {entry.item.name}, since {entry.reason}" for entry in beside]
-    if beside:
+    told += [f"{name(entry.path)}: unchanged, and the change was dropped, since {entry.reason}" for entry in withheld]
+    if beside or withheld:
         told.append(
             "the quarantine is full or unwritable: `yarrow sandbox quarantine empty` deletes its entries for good"
         )
