@@ -1,9 +1,11 @@
 """What a command moves out of the workspace into a place of the session's own is not lost with the session."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
+from sandboxed import git
 
 from yarrow.policy.sandbox.quarantine import STORE, list_entries, restore
 from yarrow.policy.sandbox_factory import SandboxFactory
@@ -104,3 +106,21 @@ async def test_more_than_is_named_is_counted(session: Session) -> None:
         (session.ws / f"f{number}").write_text(str(number))
         os.utime(session.ws / f"f{number}", (1_700_000_000, 1_700_000_000))
     assert "4 more: moved out of the workspace without a copy" in await session.run("mv f* /tmp")
+
+
+async def test_files_beyond_the_limit_are_reported(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("yarrow.policy.sandbox.moved_files.MAX_FILES", 1)
+    told = await session.run("mv plans /tmp")
+    assert "files in a place that is deleted when the session ends may come from the workspace" in told
+
+
+async def test_the_repository_of_a_worktree_is_not_taken_for_a_change_of_the_home(session: Session) -> None:
+    main = session.home / "main"
+    git(session.home, "init", "-q", str(main))
+    git(main, "commit", "-q", "--allow-empty", "-m", "first")
+    shutil.rmtree(session.ws)
+    git(main, "config", "user.name", "N")
+    git(main, "config", "user.email", "n@example.org")
+    git(main, "worktree", "add", "-q", str(session.ws))
+    assert await session.run("git commit -q --allow-empty -m second; git log -1 --format=%s") == "second"
+    assert await session.run("true") == "[no output]"

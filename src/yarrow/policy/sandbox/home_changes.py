@@ -3,6 +3,7 @@
 import os
 import stat
 from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,10 +34,11 @@ class HomeChanges(Struct, frozen=True):
     before: HomeState
 
     @classmethod
-    def snapshot(cls, spec: SandboxSpec) -> "HomeChanges":
-        """Take a snapshot before a command."""
+    def snapshot(cls, spec: SandboxSpec, repositories: Iterable[Path] = ()) -> "HomeChanges":
+        """Take a snapshot before a command; `repositories` outside the workspace are mounted for its worktrees."""
         home, directory = sandbox_home(spec.home), spec.session_dir / "home"
-        roots = (path for path in (*spec.writable, *spec.readable) if path != home and path.is_relative_to(home))
+        shown = (*spec.writable, *spec.readable, *repositories)
+        roots = (path for path in shown if path != home and path.is_relative_to(home))
         mounted = frozenset(path.relative_to(home).parts[0] for path in roots)
         return cls(directory, home, mounted, spec, _read_state(directory, mounted))
 

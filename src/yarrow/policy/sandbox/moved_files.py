@@ -16,10 +16,10 @@ from yarrow.policy.sandbox.quarantine import Quarantine, QuarantineEntry
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 from yarrow.policy.sandbox.session_home import session_places
 
-MAX_FILES = 50_000
+MAX_FILES = 300_000
 """Maximum workspace files, nearest first, that are recognized in another place."""
 MAX_ENTRIES = 50_000
-"""Maximum entries of a directory of the session, nearest first, that are searched for moved files."""
+"""Maximum files in a directory of the session, nearest first, that are searched for moved ones."""
 MAX_NAMED = 10
 """Maximum moved files and directories that are copied and named; the rest are counted."""
 CLOCK_SLACK_NS = 20_000_000
@@ -47,6 +47,8 @@ class MovedFiles(Struct, frozen=True):
     named: tuple[MovedFile, ...] = ()
     more: int = 0
     """Number of further files and directories."""
+    unknown: int = 0
+    """Number of files that may be moved ones, since the workspace has more than `MAX_FILES`."""
 
 
 class WorkspaceFiles(Struct, frozen=True):
@@ -54,36 +56,46 @@ class WorkspaceFiles(Struct, frozen=True):
 
     spec: SandboxSpec
     files: dict[str, FileState]
+    is_partial: bool
+    """True if the workspace has more files than `MAX_FILES`."""
     begun_ns: int
 
     @classmethod
     def snapshot(cls, spec: SandboxSpec, command: str) -> "WorkspaceFiles":
         """Take a snapshot before a command; commands that do not mention moving cost nothing."""
         files: dict[str, FileState] = {}
-        if _MOVING.search(command):
-            for root in spec.writable:
-                for entry, status in _walk(root, MAX_FILES - len(files)):
-                    files[entry] = (status.st_size, status.st_mtime_ns)
-        return cls(spec, files, time.time_ns() - CLOCK_SLACK_NS)
+        is_partial = False
+        for root in spec.writable if _MOVING.search(command) else ():
+            found = list(_walk(root, MAX_FILES - len(files) + 1))
+            is_partial = is_partial or len(found) + len(files) > MAX_FILES
+            files |= {entry: (status.st_size, status.st_mtime_ns) for entry, status in found}
+        return cls(spec, files, is_partial, time.time_ns() - CLOCK_SLACK_NS)
 
     def copy_moved(self, quarantine: Quarantine) -> MovedFiles:
         """Copy moved files to the quarantine, and return them."""
         moved: dict[Path, Path] = {}
-        for place, _ in session_places(self.spec) if self.files else ():
+        unknown = 0
+        for place, _ in session_places(self.spec) if self.files or self.is_partial else ():
             for origin, copy in self._match(place):
-                moved.setdefault(*self._whole_directory(origin, copy, place))
+                if origin is None:
+                    unknown += self.is_partial
+                else:
+                    moved.setdefault(*self._whole_directory(origin, copy, place))
         found: list[MovedFile] = []
         for path, copy in list(moved.items())[:MAX_NAMED]:
             seen_at = self._seen_at(copy)
             found.append(MovedFile(path, seen_at, _store_copy(copy, path, quarantine, seen_at=seen_at)))
-        return MovedFiles(tuple(found), len(moved) - len(found))
+        return MovedFiles(tuple(found), len(moved) - len(found), unknown)
 
     def _seen_at(self, copy: Path) -> Path:
         places = session_places(self.spec)
         return next(seen / copy.relative_to(place) for place, seen in places if copy.is_relative_to(place))
 
-    def _match(self, place: Path) -> Iterator[tuple[Path, Path]]:
-        """Yield files that arrived in a directory with the time of an older file now missing in the workspace."""
+    def _match(self, place: Path) -> Iterator[tuple[Path | None, Path]]:
+        """Yield the files that arrived in a directory with an older time, each with the missing file it was.
+
+        The missing file is None if none of that size and time is known.
+        """
         arrived = [
             (path, (status.st_size, status.st_mtime_ns))
             for path, status in _walk(place, MAX_ENTRIES)
@@ -98,10 +110,11 @@ class WorkspaceFiles(Struct, frozen=True):
                 missing[state].append(Path(name))
         for name, state in arrived:
             copy = Path(name)
-            if origins := missing[state]:
-                origin = next((one for one in origins if one.name == copy.name), origins[0])
+            origins = missing[state]
+            origin = next((one for one in origins if one.name == copy.name), origins[0] if origins else None)
+            if origin is not None:
                 origins.remove(origin)
-                yield origin, copy
+            yield origin, copy
 
     def _whole_directory(self, origin: Path, copy: Path, place: Path) -> tuple[Path, Path]:
         """Return the largest directory that was moved as a whole with a file, otherwise the file."""
@@ -133,6 +146,11 @@ def describe_moved(moved: MovedFiles, name: Callable[[Path], str]) -> str:
         told.append(
             f"{names}: moved out of the workspace without a copy, and deleted when the session ends: move it back now"
         )
+    if moved.unknown:
+        told.append(
+            f"{moved.unknown:,} files in a place that is deleted when the session ends may come from the workspace, "
+            f"which has more than the {MAX_FILES:,} files compared: move them back now"
+        )
     return "; ".join(told)
 
 
@@ -156,9 +174,6 @@ def _walk(root: Path, most: int) -> Iterator[tuple[str, os.stat_result]]:
     while waiting and most > 0:
         with suppress(OSError), os.scandir(waiting.popleft()) as entries:
             for entry in entries:
-                most -= 1
-                if most < 0:
-                    return
                 if entry.is_dir(follow_symlinks=False):
                     if entry.name != ".git":
                         waiting.append(entry.path)
@@ -166,3 +181,6 @@ def _walk(root: Path, most: int) -> Iterator[tuple[str, os.stat_result]]:
                 status = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
                     yield entry.path, status
+                    most -= 1
+                    if most <= 0:
+                        return

@@ -98,7 +98,7 @@ class SandboxedCommand:
         self.was_emptied = session_home.acquire(spec.session_dir)
         """True if the session's home and /tmp exceeded the limit and were emptied."""
         held.callback(session_home.release, spec.session_dir)
-        self.home_changes = HomeChanges.snapshot(spec)
+        self.home_changes = HomeChanges.snapshot(spec, _external_repositories(found))
         self._files = WorkspaceFiles.snapshot(spec, command.argv[-1])
         baseline = _stable_baseline(spec, found, others, first=(began, lister))
         self._executed = NestedFiles.snapshot(executed_entries(spec.writable, executed))
@@ -208,6 +208,11 @@ def _guarded(found: Sequence[ScanResult]) -> tuple[Path, ...]:
     return tuple(path for one in found for path in (*one.pinned, *one.read_only))
 
 
+def _external_repositories(found: Sequence[ScanResult]) -> list[Path]:
+    """Return the repositories outside the workspace to which its worktrees belong."""
+    return [path for one in found for path in one.external_repositories]
+
+
 def _writable_fixed_files(spec: SandboxSpec, found: Sequence[ScanResult]) -> list[Path]:
     """Return the read-only files of the roots that commands may write to."""
     open_roots = (one for root, one in zip(spec.writable, found, strict=False) if root not in spec.read_only_roots)
@@ -239,9 +244,8 @@ def _stable_baseline(
 def _baseline(
     spec: SandboxSpec, found: Sequence[ScanResult], others: Sequence[Baseline], *, lister: ListDirectory
 ) -> Baseline:
-    outside = [path for one in found for path in one.external_repositories]
     return take_baseline(
-        (*spec.writable, *outside),
+        (*spec.writable, *_external_repositories(found)),
         [path for one in found for path in one.absent],
         [path for one in found for path in one.read_only],
         others=others,
