@@ -1,6 +1,8 @@
 """Commands run as the owner of the workspace where Yarrow is root."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,19 @@ async def test_a_workspace_that_its_owner_cannot_reach_is_said_and_works_as_root
         assert await place.run("cat file.txt") == ("mine\n", 0)
         said = SandboxFactory("workspace", home=place.home).describe_user(place.workspace)
         assert said.endswith(f"that user has no access to {place.root}")
+
+
+@pytest.mark.parametrize("missing", ["-chown", "-setuid,-setgid"])
+def test_an_owner_that_root_cannot_become_is_said(missing: str) -> None:
+    with corner("root") as made:
+        place = given(made)
+        script = (
+            "import sys; from pathlib import Path; from yarrow.policy.sandbox_factory import SandboxFactory;"
+            "print(SandboxFactory('workspace', home=Path(sys.argv[1])).describe_user(Path(sys.argv[2])))"
+        )
+        words = ("setpriv", f"--bounding-set={missing}", "--inh-caps=-all", sys.executable, "-c", script)
+        done = subprocess.run([*words, place.home, place.workspace], capture_output=True, text=True, check=True)
+        assert done.stdout.rstrip().endswith("root cannot act as that user here (Operation not permitted)")
 
 
 async def test_root_that_owns_the_workspace_works_beside_files_of_others() -> None:

@@ -1,11 +1,14 @@
 """What a sandbox keeps of repositories: within others, of submodules and of worktrees; and of links in their place."""
 
+import os
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from sandboxed import Corner, git
+from sandboxed import NOBODY, Corner, corner, git
 
 from yarrow.policy.process import Command
 from yarrow.policy.sandbox.failure_causes import FinishedCommand, explain_failure
@@ -52,6 +55,24 @@ async def test_a_worktree_is_committed_to_and_its_repository_not_taken_over(plac
     assert (place.workspace / ".git").read_bytes() == before
     assert not (main / ".git/hooks/x").exists()
     assert (main / "file.txt").read_text() == "mine\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can close a directory to its owner")
+def test_a_worktree_that_cannot_be_read_stops_no_command() -> None:
+    with corner("nobody") as place:
+        git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
+        git(place.workspace, "worktree", "add", "-q", str(place.workspace / "inner"))
+        place.own()
+        os.chown(place.workspace / "inner", 0, 0)
+        (place.workspace / "inner").chmod(0o700)
+        script = (
+            "import sys; from pathlib import Path; from yarrow.policy.sandbox.directory_scan import start_scan;"
+            "from yarrow.policy.sandbox.protected_paths import scan; from yarrow.policy.secrets import SecretFiles;"
+            "root = Path(sys.argv[1]); scan(root, (root,), SecretFiles(), lister=start_scan(SecretFiles()))"
+        )
+        user = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+        done = subprocess.run([*user, sys.executable, "-c", script, place.workspace], capture_output=True, text=True)
+        assert (done.stderr, done.returncode) == ("", 0)
 
 
 @pytest.mark.parametrize("below", ["", "/worktrees/w"])

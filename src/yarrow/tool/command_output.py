@@ -110,7 +110,7 @@ class _OutputFile:
         """Describe where the output is and how much of it."""
         if self._written < self._given:
             return f"its first {self._written:,} bytes are in {self._path}{self._problem}"
-        return f"all of it is in {self._path}"
+        return f"all of it is in {self._path}, which read and grep can open"
 
     def close(self) -> None:
         self._file.close()

@@ -1,5 +1,6 @@
 """User that commands run as when Yarrow is root and the workspace belongs to another user."""
 
+import errno
 import os
 import shutil
 from contextlib import suppress
@@ -72,7 +73,26 @@ def owner_problem(owner: CommandUser, workspace: Path, scratch: Path) -> str:
     if not _setpriv():
         return "setpriv (util-linux) is not installed"
     closed = next((path for path in (workspace, scratch) if not owner.can_reach(str(path))), None)
-    return f"that user has no access to {closed.parent}" if closed else ""
+    if closed is not None:
+        return f"that user has no access to {closed.parent}"
+    try:
+        _try_owner(owner, scratch)
+    except OSError as error:
+        return f"root cannot act as that user here ({error.strerror})"
+    return ""
+
+
+def _try_owner(owner: CommandUser, scratch: Path) -> None:
+    """Raise OSError if root may not give files to a user, or not become that user, as in a container."""
+    # Only root with a workspace of another user needs these.
+    import subprocess
+    import tempfile
+
+    with tempfile.TemporaryDirectory(dir=scratch) as directory:
+        owner.chown(directory)
+    done = subprocess.run([*owner.setpriv_words(), "/bin/true"], capture_output=True, check=False)
+    if done.returncode:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
 
 @lru_cache(maxsize=1)

@@ -267,7 +267,11 @@ def _is_of_other_worktree(directory: Path, roots: Sequence[Path]) -> bool:
         tree = Path(os.path.realpath(directory / read_path(directory / "gitdir")))
     except (OSError, ValueError):
         return False
-    return tree.exists() and not any(tree.is_relative_to(root) for root in roots)
+    try:
+        exists = tree.exists()
+    except PermissionError:  # it exists for its owner
+        exists = True
+    return exists and not any(tree.is_relative_to(root) for root in roots)
 
 
 def _repository_of_worktree(file: Path) -> Path | None:
