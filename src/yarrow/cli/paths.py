@@ -1,5 +1,6 @@
 """Directories, paths and addresses of a command, with an error for each that is unusable."""
 
+import os
 from pathlib import Path
 
 from yarrow.errors import UsageError
@@ -21,7 +22,22 @@ def working_directory() -> str:
         path = str(Path.cwd())
     except OSError as error:
         raise UsageError(f"cannot use the current directory: {error.strerror}; change to another one") from None
+    _refuse_writable_symlink(path)
     return _check_utf8(path, "the current directory")
+
+
+def _refuse_writable_symlink(path: str) -> None:
+    """Raise `UsageError` if the shell entered the current directory through a symlink that commands can change."""
+    entered = os.environ.get("PWD", "")
+    if entered == path or not os.path.isabs(entered) or os.path.realpath(entered) != path:  # noqa: PTH117
+        return
+    from yarrow.policy.writable_symlinks import find_writable_symlink  # rarely needed
+
+    if link := find_writable_symlink(Path(entered)):
+        raise UsageError(
+            f"the current directory is {path}, through the symlink {link}, which commands can change; "
+            "if that is what you mean, enter it with `cd -P .`"
+        )
 
 
 def nearest_directory(home: Path) -> Path:

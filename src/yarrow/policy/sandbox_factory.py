@@ -189,7 +189,8 @@ class SandboxFactory:
             read_only_roots=frozenset(around if self._access.repository == "read" else ()),
             network=self._access.network,
             owner=self._owner(workspace.writable[0])[0],
-            readable=(*workspace.readable, *kept),
+            # A place of credentials is closed to file tools too, unless `workspace.read` names it.
+            readable=(*workspace.readable, *(root for root in kept if not workspace.credential_paths().has(str(root)))),
             home=self._home,
             session_dir=private,
             hidden=(

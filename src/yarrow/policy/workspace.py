@@ -20,6 +20,7 @@ from yarrow.policy.secret_links import SecretLinks
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 from yarrow.policy.startup_files import is_hard_link_of
 from yarrow.policy.temp_dir import is_output_file
+from yarrow.policy.writable_symlinks import find_writable_symlink
 
 NESTED_GIT_DIRECTORIES = (["modules"], ["worktrees"])
 """Directories below a `.git` that contain further git directories."""
@@ -71,11 +72,16 @@ class Workspace(Struct, frozen=True):
     def make(cls, cwd: Path, extra: Iterable[str] = (), read: Iterable[str] = ()) -> "Workspace":
         """Create it from the settings `workspace.extra` and `workspace.read`; relative paths start at `cwd`.
 
-        Raises ConfigError if one of them is not a path, or an extra one is not a directory.
+        Raises ConfigError if one of them is not a path or leads through a symlink that commands can change, or an
+        extra one is not a directory.
         """
+        extra, read, real = tuple(extra), tuple(read), _realpath(cwd)
         writable = tuple(_check_directory(_configured_path("workspace.extra", text, cwd)) for text in extra)
         readable = tuple(_configured_path("workspace.read", text, cwd) for text in read)
-        return cls(writable=(_realpath(cwd), *writable), readable=readable)
+        for setting, texts in (("workspace.extra", extra), ("workspace.read", read)):
+            for text in texts:
+                _refuse_writable_symlink(setting, text, cwd=real, roots=(real, *writable))
+        return cls(writable=(real, *writable), readable=readable)
 
     def realpath(self, path: Path, *, writes: bool = False) -> Path:
         """Return the real path of an absolute path, which may lie in the session's own /tmp.
@@ -256,6 +262,16 @@ def _configured_path(setting: str, text: str, cwd: Path) -> Path:
     except (RuntimeError, ValueError) as error:  # an unknown user's home; a NUL or an invalid character
         reason = str(error).rstrip(".")
         raise ConfigError(f"{setting} holds {text!r}, which is not a path: {reason}. Give a whole path.") from error
+
+
+def _refuse_writable_symlink(setting: str, text: str, *, cwd: Path, roots: tuple[Path, ...]) -> None:
+    """Raise ConfigError if commands could have chosen where a configured path leads."""
+    path = cwd / Path(text).expanduser()
+    if os.path.realpath(path) != str(path) and (link := find_writable_symlink(path, roots)):
+        raise ConfigError(
+            f"{setting} holds {text!r}, which leads through the symlink {link}: commands can change it. "
+            f"If {_realpath(path)} is what you mean, name that path."
+        )
 
 
 def _check_directory(path: Path) -> Path:

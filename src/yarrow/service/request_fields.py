@@ -11,6 +11,7 @@ from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import CompactionSettings
 from yarrow.errors import Code, InvalidArgument, LimitExceeded
 from yarrow.message import Block, ThinkingLevel
+from yarrow.policy.writable_symlinks import find_writable_symlink
 from yarrow.service.translation import PERMISSION_MODES, THINKING_LEVELS, to_blocks
 from yarrow.session.ids import is_valid_id
 from yarrow.tool.registry import ToolRegistry
@@ -93,11 +94,16 @@ def parse_cwd(cwd: str) -> Path:
     try:
         if not path.is_dir():
             raise InvalidArgument("cwd", f"{cwd!r} is not a directory")
-        return path.resolve()
+        real = path.resolve()
+        link = find_writable_symlink(path) if real != path else None
     except (OSError, ValueError) as error:  # the name is too long, contains a NUL, or is in an inaccessible directory
         raise InvalidArgument(
             "cwd", f"{cwd[:200]!r} cannot be used: {error.strerror if isinstance(error, OSError) else error}"
         ) from None
+    if link is not None:
+        told = f"{cwd!r} leads through the symlink {link}, which commands can change; name {real} if you mean it"
+        raise InvalidArgument("cwd", told)
+    return real
 
 
 def _parse_thinking(number: int) -> ThinkingLevel | UnsetType:

@@ -237,7 +237,7 @@ class Sessions:
             entry.has_reported_sandbox = True
             boxes = self._dependencies.sandboxes
             extra = self._dependencies.settings.workspace.extra
-            roots = (entry.cwd, *(Path(name).expanduser().resolve() for name in extra))
+            roots = (entry.cwd, *((entry.cwd / Path(name).expanduser()).resolve() for name in extra))
             entry.warnings += filter(
                 None,
                 (

@@ -113,7 +113,7 @@ def mount_plan(spec: SandboxSpec, mounts: WorkspaceMounts, environment: Mapping[
         *(() if mounts.config_copies is None else (mounts.config_copies.mount(),)),
         *(BindMount(source, target, optional=True) for source, target in sight.shown if not caches.covers(target)),
         *_resolver_mounts(spec),
-        *(bind_self(path, optional=True) for path in spec.readable),
+        *(bind_self(path, optional=True) for path in spec.readable if not _lies_in(str(path), map(str, spec.writable))),
         *root_masks_in_readable,
         *caches.mounts,
         *_settings_mounts(spec),
@@ -284,13 +284,12 @@ def _settings_mounts(spec: SandboxSpec) -> list[Mount]:
 
 
 def _guard_mounts(spec: SandboxSpec, mounts: WorkspaceMounts) -> list[Mount]:
-    """Return the mounts that keep git's own files unchanged and hidden directories in place.
+    """Return the mounts that keep git's own files unchanged, and hidden directories and inner roots in place.
 
     Roots can be nested: the pinned directories of all roots come first, because each covers what is mounted below it.
     """
     found = [one for root, one in zip(spec.writable, mounts.scans, strict=False) if root not in spec.read_only_roots]
-    above = {path for root in spec.writable for place in spec.hidden for path in directories_between(root, place)}
-    pinned = sorted({*above, *(path for one in found for path in one.pinned)})
+    pinned = sorted({*_kept_directories(spec), *(path for one in found for path in one.pinned)})
     copied = frozenset[Path]() if mounts.config_copies is None else mounts.config_copies.configs
     fixed = dict.fromkeys(path for one in found for path in one.read_only if path not in copied)
     closed = dict.fromkeys(path for one in mounts.scans for path in one.unreadable)
@@ -299,6 +298,20 @@ def _guard_mounts(spec: SandboxSpec, mounts: WorkspaceMounts) -> list[Mount]:
         *(mount for path in fixed for mount in _bind_mounts(path, mounts, writable=False)),
         *(EmptyMount(str(path)) for path in closed),
     ]
+
+
+def _kept_directories(spec: SandboxSpec) -> Iterator[Path]:
+    """Yield the roots inside another root, and the parents there of these and of hidden directories.
+
+    A later session starts at the same paths: if a command could replace one of them, it would choose what they show.
+    """
+    for root in spec.writable:
+        if root in spec.read_only_roots:
+            continue
+        inner = [path for path in (*spec.writable, *spec.readable) if path != root and path.is_relative_to(root)]
+        for path in (*inner, *spec.hidden):
+            yield from directories_between(root, path)
+        yield from (path for path in inner if path not in spec.read_only_roots)
 
 
 def _secret_file_masks(spec: SandboxSpec, mounts: WorkspaceMounts, environment: Mapping[str, str]) -> list[Mount]:
