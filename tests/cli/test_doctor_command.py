@@ -18,6 +18,7 @@ import pytest
 
 from doubles.chat_server import ChatServer, Reply, page
 from doubles.world import Ended, World
+from yarrow.cli.doctor import machine_checks
 from yarrow.cli.doctor_command import run_doctor
 from yarrow.errors import UsageError
 from yarrow.platform import system
@@ -444,6 +445,19 @@ async def test_the_launcher_of_the_sandbox_is_not_one_of_the_path(world: World, 
     world.script([{"text": "x"}])
     asked = (await seen(world))[1]["sandbox"]
     assert (await seen(world, PATH=str(tmp_path / "none")))[1]["sandbox"] == asked
+
+
+@pytest.mark.skipif(bool(system.NO_SANDBOX_REASON), reason="this system has no sandbox")
+@pytest.mark.parametrize(
+    ("found", "advice"), [(None, "install bubblewrap; "), ("/usr/bin/bwrap", "allow user namespaces and a fresh /proc")]
+)
+def test_the_advice_for_a_sandbox_that_does_not_start(
+    monkeypatch: pytest.MonkeyPatch, found: str | None, advice: str
+) -> None:
+    monkeypatch.setattr(machine_checks, "unavailable_reason", lambda: "bubblewrap does not work here: Can't mount proc")
+    monkeypatch.setattr(machine_checks, "find_bwrap", lambda: found)
+    check = next(check for check in machine_checks.check_tools({}) if check.name == "sandbox")
+    assert check.todo.startswith(advice)
 
 
 @pytest.mark.skipif(bool(system.NO_SANDBOX_REASON), reason="this system has no sandbox")

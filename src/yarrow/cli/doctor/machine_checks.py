@@ -15,7 +15,7 @@ from yarrow.cli.logs import LEVELS
 from yarrow.config.files import get_user_directory
 from yarrow.errors import Code, NotFound, StorageError
 from yarrow.platform import system
-from yarrow.policy.sandbox.probe import unavailable_reason
+from yarrow.policy.sandbox.probe import find_bwrap, unavailable_reason
 from yarrow.policy.sandbox_factory import unsuitable_reason
 from yarrow.policy.temp_dir import temp_directory
 from yarrow.session.disk import describe_os_error
@@ -50,7 +50,9 @@ def check_tools(environment: Mapping[str, str]) -> list[Check]:
 
 def _check_sandbox(environment: Mapping[str, str]) -> list[Check]:
     if why := unavailable_reason():
-        install = "" if system.NO_SANDBOX_REASON else "install bubblewrap; "
+        installed = "allow user namespaces and a fresh /proc (docs/sandbox.md#containers); "
+        missing = "install bubblewrap; "
+        install = "" if system.NO_SANDBOX_REASON else missing if find_bwrap() is None else installed
         todo = f"{install}without it, Yarrow asks before each shell command, which then runs with your rights"
         return [warn("tools", "sandbox", seen=why, todo=todo)]
     home = Path(environment.get("HOME") or Path.home()).resolve()
