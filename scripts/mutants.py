@@ -252,7 +252,7 @@ MUTANTS = (
         "sandbox",
         "sockets of daemons can be used",
         "policy/sandbox/bwrap_args.py",
-        "named = (*others, *map(os.path.realpath, find_client_sockets(environment)))",
+        "named = (*others, *map(real_path, find_client_sockets(environment)))",
         "named: tuple[str, ...] = ()",
         "tests/policy/test_sandbox_sockets.py",
     ),

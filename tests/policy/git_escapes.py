@@ -126,6 +126,18 @@ ESCAPES: dict[str, Program] = {
     "the workspace itself": _of(
         shell("mv .git/HEAD .git/head; mkdir objects refs"), _written("config", _BARE), _written("HEAD", _HEAD)
     ),
+    "a hook is a chain of links that cannot be followed": _of(
+        shell("git init -q sub; cd sub; git commit -q --allow-empty -m s"),
+        gitlink("sub"),
+        shell(
+            "cd sub/.git; mkdir -p z hooks; cd z; for i in $(seq 0 1200); do ln -s l$((i+1)) l$i; done; "
+            "ln -s ../z/l0 ../hooks/zz"
+        ),
+        _written("sub/.git/config", f"[core]\n{_EVIL}"),
+    ),
+    "a pointer is a chain of links that cannot be followed": _of(
+        shell("mkdir x; cd x; for i in $(seq 0 1500); do ln -s l$((i+1)) l$i; done; ln -s l0 .git"), *_made("sub")
+    ),
     "the user's repository is made again where one was": _of(
         Step("user", "rm -rf sub; git init -q sub"), shell("rm -rf sub"), _START, *_made("sub")
     ),

@@ -14,6 +14,7 @@ from yarrow.agent.run_context import RunResources
 from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.settings import AllowedCall
 from yarrow.message import ToolCall
+from yarrow.platform.real_path import real_path
 from yarrow.policy.permission.decision import Allow, Ask, Deny, decide, denial, match_rules, refused_by_mode
 from yarrow.policy.permission.path_rules import READ_RULE, CallDescription, DeniedPaths, PathRules, RuleEffect, ToolKind
 from yarrow.policy.workspace import Refused, Workspace
@@ -227,7 +228,7 @@ def _is_directory(path: Path) -> bool:
 
 def _real(path: Path) -> Path:
     try:
-        return Path(os.path.realpath(path))
+        return Path(real_path(path))
     except (OSError, ValueError):  # the name contains NUL or is otherwise invalid: the tool reports it
         return path
 

@@ -12,6 +12,7 @@ from yarrow.client.sanitizer import sanitize
 from yarrow.config.files import DIRECTORY_NAME, FILE_NAME, get_user_file
 from yarrow.errors import StorageError, UsageError
 from yarrow.platform import system
+from yarrow.platform.real_path import real_path
 from yarrow.session.disk import describe_os_error
 
 AGENTS_ALTERNATIVES = ("CLAUDE.md", "GEMINI.md")
@@ -34,7 +35,7 @@ def run_init(words: Sequence[str]) -> int:
 def _init_user(users: Path) -> int:
     _print_line("These settings apply to all your projects. For a single project, run `yarrow init` in its directory.")
     # Users who keep such directories elsewhere have replaced this one by a symlink.
-    path = Path(os.path.realpath(users.parent)) / users.name
+    path = Path(real_path(users.parent)) / users.name
     _create_and_report(path, USER_SETTINGS, "all defaults, commented out", private=True)
     return _print_line("\nNext: 1. set a provider and a model 2. yarrow doctor 3. yarrow")
 
@@ -57,7 +58,7 @@ def _create_and_report(path: Path, text: str, what: str, *, private: bool = Fals
 
 
 def _is_same_file(one: Path, other: Path) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
+    return real_path(one) == real_path(other)
 
 
 def _print_line(line: str) -> int:

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from yarrow.errors import UsageError
+from yarrow.platform.real_path import real_path
 
 MAX_PORT = 65535
 
@@ -29,7 +30,7 @@ def working_directory() -> str:
 def _refuse_writable_symlink(path: str) -> None:
     """Raise `UsageError` if the shell entered the current directory through a symlink that commands can change."""
     entered = os.environ.get("PWD", "")
-    if entered == path or not os.path.isabs(entered) or os.path.realpath(entered) != path:  # noqa: PTH117
+    if entered == path or not os.path.isabs(entered) or real_path(entered) != path:  # noqa: PTH117
         return
     from yarrow.policy.writable_symlinks import find_writable_symlink  # rarely needed
 

@@ -14,6 +14,7 @@ from yarrow.client.stub import Stub, make_stub
 from yarrow.config.settings import ServiceSettings
 from yarrow.errors import UsageError
 from yarrow.platform import system
+from yarrow.platform.real_path import real_path
 from yarrow.service.authentication import read_token, token_path_for
 from yarrow.service.grpc_options import make_client_options
 
@@ -89,7 +90,7 @@ def check_socket_owner(path: Path) -> None:
         raise UsageError(f"{path} is not a socket: pass the one that yarrow serve --socket listens on")
     if not system.is_owned(status):
         raise UsageError(f"{path} belongs to another user, who would receive your prompts: {_ADVICE}")
-    real = Path(os.path.realpath(path.parent))
+    real = Path(real_path(path.parent))
     for folder in dict.fromkeys((*path.parents, real, *real.parents)):
         _check_folder(folder, path)
 

@@ -15,6 +15,7 @@ from yarrow.client.sanitizer import sanitize
 from yarrow.config.files import format_label, get_user_directory
 from yarrow.errors import StorageError, UsageError
 from yarrow.platform import system
+from yarrow.platform.real_path import real_path
 from yarrow.policy.sandbox.quarantine import STORE, QuarantineEntry, delete_all, list_entries, restore
 
 USAGE = "usage: yarrow sandbox quarantine list|restore N|empty [--yes]"
@@ -25,7 +26,7 @@ def run_sandbox(words: Sequence[str], *, as_json: bool) -> int:
     """List, restore or delete quarantined files. Raises `UsageError` and `StorageError`."""
     home = home_directory()
     # The journal directory of a service's sandboxes.
-    store = Path(os.path.realpath(get_user_directory(home, os.environ))) / "sandbox" / STORE
+    store = Path(real_path(get_user_directory(home, os.environ))) / "sandbox" / STORE
     try:
         match tuple(words):
             case ("quarantine",) | ("quarantine", "list"):

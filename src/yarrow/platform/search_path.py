@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from yarrow.platform.real_path import real_path
+
 MAX_ROOTS = 4_096
 """Maximum workspace roots remembered by this process; the oldest is forgotten."""
 MAX_LINKS = 40
@@ -63,7 +65,7 @@ def _list_workspaces() -> list[Path]:
 
     The programs in a home directory are the user's own, so nothing needs to be kept apart there.
     """
-    home = os.path.realpath(Path.home())
+    home = real_path(Path.home())
     with suppress(OSError):
         remember_roots(Path.cwd())
     return [root for root in _roots if not Path(home).is_relative_to(root)]
@@ -71,7 +73,7 @@ def _list_workspaces() -> list[Path]:
 
 def _list_with_repositories(cwd: Path, text: str) -> Iterator[Path]:
     with suppress(OSError, ValueError, RuntimeError):  # an invalid path is rejected elsewhere
-        real = Path(os.path.realpath(cwd / Path(text).expanduser()))
+        real = Path(real_path(cwd / Path(text).expanduser()))
         yield real
         yield from (above for above in real.parents if (above / ".git").exists())
 
@@ -123,4 +125,4 @@ def _follow_links(path: str) -> Iterator[str]:
         except OSError:  # removed meanwhile
             break
         yield step
-    yield os.path.realpath(path)
+    yield real_path(path)

@@ -1,7 +1,8 @@
-"""Removal and measurement of directory trees, even deeper than any path or call stack allows."""
+"""Walks, removal and measurement of directory trees, even deeper than any path or call stack allows."""
 
 import os
 import stat
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,6 +11,23 @@ from yarrow.platform import system
 MAX_MEASURED_ENTRIES = 1_000_000
 """Maximum entries of a tree whose sizes are added up; the rest count as 0 bytes."""
 _DIRECTORY = os.O_RDONLY | system.DIRECTORY | system.NOFOLLOW | system.BASE_FLAGS
+
+
+def walk_tree(top: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield each directory of a tree with the names of its subdirectories and of its other entries.
+
+    A subdirectory whose name the caller removes is skipped. `os.walk` is recursive, so that a deep tree makes it fail.
+    """
+    waiting = [str(top)]
+    while waiting:
+        directory = waiting.pop()
+        names: list[str] = []
+        others: list[str] = []
+        with suppress(OSError), os.scandir(directory) as entries:
+            for entry in entries:
+                (names if entry.is_dir(follow_symlinks=False) else others).append(entry.name)
+        yield directory, names, others
+        waiting += [f"{directory}/{name}" for name in reversed(names)]
 
 
 def remove_tree(path: Path) -> None:

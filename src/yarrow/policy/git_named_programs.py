@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from yarrow.platform.real_path import real_path
 from yarrow.policy.git_config import ANY_SETTING, WORKTREE_CONFIG, GitSetting, included_files, read_settings
 from yarrow.policy.git_state import work_tree_of
 from yarrow.policy.sandbox.git_directories import common_directory
@@ -78,7 +79,7 @@ def git_directories_at(roots: Iterable[Path]) -> Iterator[Path]:
     """Yield the git directory of each root itself."""
     for root in roots:
         with suppress(OSError, ValueError):
-            yield Path(os.path.realpath(git_directory_of(root / ".git")))
+            yield Path(real_path(git_directory_of(root / ".git")))
 
 
 def _user_configs(home: Path) -> Iterator[Path]:
@@ -129,7 +130,7 @@ def _places(name: str, tree: Path, roots: Sequence[Path], *, home: Path) -> Iter
     if "\0" in name:
         return
     path = home / name[2:] if name.startswith("~/") else tree / name
-    for place in dict.fromkeys((os.path.normpath(path), os.path.realpath(path))):
+    for place in dict.fromkeys((os.path.normpath(path), real_path(path))):
         found = Path(place)
         if any(found != root and found.is_relative_to(root) for root in roots):
             yield found

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from yarrow.platform.real_path import real_path
+from yarrow.policy.directory_trees import walk_tree
 from yarrow.policy.git_config import core_worktree_of
 from yarrow.policy.sandbox.directory_scan import is_complete
 from yarrow.policy.sandbox.git_directories import common_directory, scan_git_directories
@@ -134,7 +136,7 @@ def _external_git_directory(root: Path) -> Path | None:
     """Return the git directory that the `.git` file of a root points to; None if the root has no such file."""
     file = root / ".git"
     with suppress(OSError, ValueError):
-        return Path(os.path.realpath(read_gitfile(file)))
+        return Path(real_path(read_gitfile(file)))
     return None
 
 
@@ -160,7 +162,7 @@ def _references(common: Path) -> _References:
 
 def _loose_references(directory: Path) -> _References:
     objects: dict[str, str] = {}
-    names = (Path(above, name) for above, _, names in os.walk(directory / "refs") for name in names)
+    names = (Path(above, name) for above, _, names in walk_tree(directory / "refs") for name in names)
     for path in islice(names, MAX_REFERENCES):
         if found := _OBJECT_ID.match(read_content(path, REFERENCE_BYTES)):
             objects[str(path.relative_to(directory))] = found[0].decode()

@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from yarrow.platform.real_path import real_path
 from yarrow.policy.sandbox.directory_scan import GIT_DIRECTORY_NAMES, HEAD, is_complete
 from yarrow.policy.sandbox.protected_paths import USERS_CONFIG
 
@@ -61,7 +62,7 @@ def _is_included(real: Path, root: Path) -> bool:
         return False
     from yarrow.policy.git_config import included_files  # without a configuration there is nothing to read
 
-    return any(Path(os.path.realpath(path)) == real for config in configs for path in included_files(config, home))
+    return any(Path(real_path(path)) == real for config in configs for path in included_files(config, home))
 
 
 def _names(directory: Path) -> list[str]:

@@ -7,7 +7,9 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from yarrow.platform.real_path import real_path
 from yarrow.platform.search_path import find_program
+from yarrow.policy.directory_trees import walk_tree
 
 MAX_PATHS = 512
 """Maximum paths protected by one service; later ones are ignored."""
@@ -29,7 +31,7 @@ def find_startup_files(
     found: dict[Path, None] = {}
     for file in (*files, *named):
         with suppress(OSError, ValueError):  # a name that is too long or contains NUL
-            found |= dict.fromkeys((Path(os.path.abspath(file)), Path(os.path.realpath(file))))  # noqa: PTH100 (`..`)
+            found |= dict.fromkeys((Path(os.path.abspath(file)), Path(real_path(file))))  # noqa: PTH100 (`..`)
     return tuple(found)[:MAX_PATHS]
 
 
@@ -38,7 +40,7 @@ def files_at(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         yield path
         return
-    below = (Path(directory, name) for directory, _, names in os.walk(path) for name in names)
+    below = (Path(directory, name) for directory, _, names in walk_tree(path) for name in names)
     yield from islice(below, MAX_FILES)
 
 

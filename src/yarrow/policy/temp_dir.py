@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from yarrow.platform import system
+from yarrow.platform.real_path import real_path
 
 PREFIX = "yarrow-scratch-"
 UNLISTED_DIRECTORY = "own"
@@ -59,7 +60,7 @@ def _create_locked() -> Path:
         else None
     )
     while True:
-        path = Path(os.path.realpath(tempfile.mkdtemp(prefix=PREFIX, dir=place)))
+        path = Path(real_path(tempfile.mkdtemp(prefix=PREFIX, dir=place)))
         try:
             system.try_lock_directory(path)  # held for the life of the process
         except BlockingIOError:  # another process swept it first

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from yarrow.errors import ConfigError
 from yarrow.platform import system
+from yarrow.platform.real_path import real_path
 from yarrow.policy.git_write_protection import GIT_PROTECTED, is_executed_by_git
 from yarrow.policy.openat import PATH_CHANGED_ERRORS, open_beneath, open_directory
 from yarrow.policy.permission.path_rules import DeniedPaths
@@ -267,7 +268,7 @@ def _configured_path(setting: str, text: str, cwd: Path) -> Path:
 def _refuse_writable_symlink(setting: str, text: str, *, cwd: Path, roots: tuple[Path, ...]) -> None:
     """Raise ConfigError if commands could have chosen where a configured path leads."""
     path = cwd / Path(text).expanduser()
-    if os.path.realpath(path) != str(path) and (link := find_writable_symlink(path, roots)):
+    if real_path(path) != str(path) and (link := find_writable_symlink(path, roots)):
         raise ConfigError(
             f"{setting} holds {text!r}, which leads through the symlink {link}: commands can change it. "
             f"If {_realpath(path)} is what you mean, name that path."
@@ -284,7 +285,7 @@ def _check_directory(path: Path) -> Path:
 
 def _realpath(path: Path) -> Path:
     """Return the path with every symlink followed; missing parts stay unchanged."""
-    return Path(os.path.realpath(path))
+    return Path(real_path(path))
 
 
 def _is_real(path: Path) -> bool:

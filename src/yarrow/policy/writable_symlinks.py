@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from yarrow.platform.real_path import real_path
+
 MAX_SYMLINKS = 40
 """Maximum symlinks followed in a path; Linux follows no more."""
 
@@ -14,7 +16,7 @@ def find_writable_symlink(path: Path, roots: Sequence[Path] = ()) -> Path | None
     Commands can write to `roots`, which are real, and to any repository: a session may have run in each. A place that
     contains the home does not count, because commands have no sandbox in it and are asked.
     """
-    home = Path(os.path.realpath(Path.home()))
+    home = Path(real_path(Path.home()))
     closed = [root for root in roots if not home.is_relative_to(root)]
     for link in _follow_symlinks(path):
         if any(link.is_relative_to(root) for root in closed) or _repository_of(link, home):

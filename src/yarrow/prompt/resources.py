@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from yarrow.platform.real_path import real_path
 from yarrow.prompt.session_directories import SessionDirectories, format_path
 
 RESOURCE_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
@@ -83,7 +84,7 @@ def _find_resources(
 ) -> Iterator[tuple[str, Resource]]:
     known: set[Path] = set()
     for directory, inside in _list_directories(places, kind):
-        real = Path(os.path.realpath(directory))
+        real = Path(real_path(directory))
         if real in known:
             continue
         known.add(real)

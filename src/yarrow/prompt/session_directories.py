@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.platform import system
+from yarrow.platform.real_path import real_path
 from yarrow.policy.openat import open_beneath
 from yarrow.policy.sandbox.secret_symlinks import SecretSymlinks
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
@@ -33,7 +34,7 @@ class SessionDirectories(Struct, frozen=True):
         cls, *, home: Path, user_directory: Path, cwd: Path, secrets: SecretFiles = ENV_FILES
     ) -> "SessionDirectories":
         """Resolve symlinks and find the project root; runs no program, and paths that do not exist are kept."""
-        home, user_directory, cwd = (Path(os.path.realpath(path)) for path in (home, user_directory, cwd))
+        home, user_directory, cwd = (Path(real_path(path)) for path in (home, user_directory, cwd))
         return cls(
             home=home, user_directory=user_directory, cwd=cwd, root=_find_project_root(cwd, home), secrets=secrets
         )
@@ -123,7 +124,7 @@ def read_text_file(
 
     Symlinks are followed if they end in the directory `inside`, or anywhere if it is None.
     """
-    real = Path(os.path.realpath(path))
+    real = Path(real_path(path))
     if inside is not None and not real.is_relative_to(inside):
         return SkippedFile("is a link that leads out of the project")
     if directories.is_secret(path, real):

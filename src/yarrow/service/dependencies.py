@@ -1,6 +1,5 @@
 """Dependencies of the service: its settings, its stores, and the contributions of extensions."""
 
-import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Protocol
@@ -12,6 +11,7 @@ from yarrow.agent.permission_broker import PermissionConfig
 from yarrow.agent.retry import REAL_CLOCK, Clock
 from yarrow.config.settings import Settings
 from yarrow.event.bus import Observer
+from yarrow.platform.real_path import real_path
 from yarrow.policy.sandbox_factory import NO_SANDBOX, SandboxFactory
 from yarrow.policy.secrets import SecretFiles
 from yarrow.prompt.session_directories import SessionDirectories
@@ -83,7 +83,7 @@ class Dependencies(Struct, frozen=True):
 
         Sessions stored in a parent of the working directory are omitted, because they would protect all of it.
         """
-        users, sessions = Path(os.path.realpath(self.user_dir)), Path(os.path.realpath(self.manager.root))
+        users, sessions = Path(real_path(self.user_dir)), Path(real_path(self.manager.root))
         return (users,) if cwd.is_relative_to(sessions) else (users, sessions)
 
     def secret_files(self) -> SecretFiles:

@@ -1,7 +1,6 @@
 """Sessions in memory, and their lookup: get or create, load on demand, or in memory only."""
 
 import asyncio
-import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
@@ -19,6 +18,7 @@ from yarrow.agent.session_writer import SessionSource, SessionWriter
 from yarrow.errors import Code, ConfigError, InvalidArgument, LimitExceeded, NotFound, Precondition, YarrowError
 from yarrow.event.bus import Bus
 from yarrow.event.events import Notice
+from yarrow.platform.real_path import real_path
 from yarrow.platform.search_path import remember_roots
 from yarrow.policy.environment import ProviderKeys
 from yarrow.policy.permission.decision import describe_unknown_tools
@@ -257,7 +257,7 @@ class Sessions:
         return (Notice("ROOT_FILES", text),)
 
     def _make_tool_context(self, entry: LoadedSession) -> ToolContext:
-        if os.path.realpath(entry.cwd) != str(entry.cwd):
+        if real_path(entry.cwd) != str(entry.cwd):
             raise ConfigError(
                 f"{entry.cwd} is not the directory any more that this session was made in: a link stands in its place"
             )

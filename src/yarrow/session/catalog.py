@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.errors import InvalidArgument, NotFound, StorageError
+from yarrow.platform.real_path import real_path
 from yarrow.session.blobs import blob_folder_for
 from yarrow.session.disk import WriterLock
 from yarrow.session.head import SessionHead, find_last_name, read_head
@@ -28,7 +29,7 @@ MAX_SLUG_CHARACTERS = 40
 
 def project_dir(root: Path, cwd: str) -> Path:
     """Return the directory of a project's sessions, unique for each real path: a readable part and a hash."""
-    real = os.path.realpath(cwd)
+    real = real_path(cwd)
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(real).name).strip("-.")[:MAX_SLUG_CHARACTERS] or "project"
     return root / f"{slug}-{hashlib.sha256(os.fsencode(real)).hexdigest()[:12]}"
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from yarrow.platform import system
+from yarrow.platform.real_path import real_path
 from yarrow.policy.environment import child_environment, unsandboxed_environment
 from yarrow.policy.process import Command, Exit, run
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
@@ -145,7 +146,7 @@ def _plan_command(arguments: BashArguments, context: ToolContext) -> tuple[Comma
         return ToolFailed("The command is empty.")
     cwd, note = context.outside or context.cwd, ""
     if context.outside is not None:
-        if os.path.realpath(cwd) != str(cwd) or not cwd.is_dir():
+        if real_path(cwd) != str(cwd) or not cwd.is_dir():
             return ToolFailed(f"The command was not run: {cwd} is not the directory any more that the user allowed.")
     elif arguments.cwd:
         cwd = locate(arguments.cwd, context.cwd)
@@ -175,7 +176,7 @@ def _find_cwd_error(cwd: Path, context: ToolContext) -> str:
         if context.sandbox is not None:
             from yarrow.policy.sandbox.bwrap_args import host_path  # few calls name a directory
 
-            seen = host_path(context.sandbox, Path(os.path.realpath(cwd)), os.environ)
+            seen = host_path(context.sandbox, Path(real_path(cwd)), os.environ)
             if seen is None:
                 return f"is not there in the sandbox; name a directory of the workspace ({context.cwd})"
             where = seen

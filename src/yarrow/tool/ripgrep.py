@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct, field
 
 from yarrow.platform import system
+from yarrow.platform.real_path import real_path
 from yarrow.platform.search_path import find_program
 from yarrow.policy.environment import search_environment
 from yarrow.policy.openat import open_beneath
@@ -81,7 +82,7 @@ def find_ripgrep(workspace: Workspace) -> str | None:
     found = find_program("rg", os.environ)
     if found is None:
         return None
-    real = Path(os.path.realpath(found))
+    real = Path(real_path(found))
     return None if any(real.is_relative_to(root) for root in workspace.writable) else found
 
 

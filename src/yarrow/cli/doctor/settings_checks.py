@@ -12,6 +12,7 @@ from yarrow.config.project import read_project
 from yarrow.config.settings import Settings
 from yarrow.errors import ConfigError, UsageError
 from yarrow.extension.discovery import find_entry_points
+from yarrow.platform.real_path import real_path
 from yarrow.policy.permission.decision import describe_unknown_tools
 
 SECTION = "settings"
@@ -85,7 +86,7 @@ def _keys(context: CheckContext) -> list[Check]:
     checks = list[Check]()
     keys = CredentialPaths.for_home(context.home)
     for number, text in enumerate(context.loaded.settings.workspace.read):
-        path = Path(os.path.realpath(context.cwd / Path(text).expanduser()))
+        path = Path(real_path(context.cwd / Path(text).expanduser()))
         if keys.has(str(path)):
             place = f"workspace.read[{number}] ({context.loaded.get_origin(('workspace', 'read'))})"
             seen = f"{context.shorten_path(path)} holds keys that tools and commands can read"

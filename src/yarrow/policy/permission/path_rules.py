@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from yarrow.config.settings import AllowedCall
 from yarrow.platform import system
+from yarrow.platform.real_path import real_path
 
 
 class ToolKind(Enum):
@@ -159,7 +160,7 @@ def find_denied_paths(rules: Mapping[str, str], cwd: Path) -> tuple[Path, ...]:
         if named in (READ_RULE, "*") and pattern is not None and word == "deny":
             stem = _TRAILING_WILDCARDS.sub("", _absolute_pattern(pattern, cwd))
             if os.path.isabs(stem) and "*" not in stem:  # noqa: PTH117 (a Path would split the pattern)
-                places.append(Path(os.path.realpath(stem)))
+                places.append(Path(real_path(stem)))
     return tuple(places)
 
 
@@ -193,5 +194,5 @@ def _resolve_links(pattern: str) -> str:
     head, star, tail = pattern.partition("*")
     directory, slash, name = head.rpartition("/")
     if not star or not slash:
-        return os.path.realpath(pattern) if slash else pattern
-    return f"{os.path.realpath(directory or '/').rstrip('/')}/{name}{star}{tail}"
+        return real_path(pattern) if slash else pattern
+    return f"{real_path(directory or '/').rstrip('/')}/{name}{star}{tail}"

@@ -10,10 +10,12 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from yarrow.platform.real_path import real_path
 from yarrow.policy.git_config import CONFIG_BYTES, decode_config, is_settable_change
 from yarrow.policy.sandbox.directory_scan import GIT_DIRECTORY_NAMES, ListDirectory, is_complete
 from yarrow.policy.sandbox.git_directories import (
     CONFIG_FILES,
+    OBEYED_NAMES,
     GitScan,
     PathDigest,
     digest_path,
@@ -40,7 +42,7 @@ COMPLETES_REASON = "it makes a git directory whose settings git would obey"
 UNSCANNED_REASON = (
     "git would execute or obey it, and commands ran while the workspace had too many directories to check it"
 )
-ERROR_REASON = "it makes a git directory that could not be judged"
+ERROR_REASON = "git may execute or obey it, and it could not be judged"
 
 
 class SavedFile(Struct, frozen=True):
@@ -160,13 +162,8 @@ def find_planted(before: Baseline, found: GitScan) -> list[Finding]:
     before = replace(before, protected=_still_protected(before))
     verdicts: dict[Path, Finding] = {}
     for directory, names in found.git_names.items():
-        for part in escaping_pointers(directory, names, before.roots):
-            if part not in before.known and part.path not in before.protected:
-                verdicts.setdefault(part.path, Finding(part.path, EXECUTED_REASON, before.saved.get(part.path)))
-        pointers = found.linked.get(directory, ())
-        if may_be_git_directory(directory, names) or pointers:
-            for verdict in _findings_or_error(directory, names, before, pointers=pointers):
-                verdicts.setdefault(verdict.path, verdict)
+        for verdict in _findings_or_error(directory, names, before, pointers=found.linked.get(directory, ())):
+            verdicts.setdefault(verdict.path, verdict)
     for part in found.unreadable - before.closed:
         if is_owned_by_user(part.path):
             verdicts.setdefault(part.path, Finding(part.path, UNLISTED_REASON))
@@ -188,14 +185,31 @@ def find_new_repositories(before: Baseline, found: GitScan) -> Iterator[Path]:
 def _findings_or_error(
     directory: Path, names: Sequence[str], before: Baseline, *, pointers: Sequence[Path]
 ) -> list[Finding]:
-    """Return the findings in one directory; if that fails, the names that made it a git directory."""
+    """Return the findings in one directory; if that fails, what made it a git directory, else what git obeys there."""
     try:
         return list(_findings_in(directory, names, before, pointers=pointers))
     except Exception:  # noqa: BLE001 (one directory must not prevent checks of the others)
-        return [Finding(directory / name, ERROR_REASON) for name in _new_git_names(directory, names, before)]
+        made = _new_git_names(directory, names, before)
+        obeyed = (name for name in names if name.casefold() in {*OBEYED_NAMES, ".git"})
+        paths = (directory / name for name in made or obeyed)
+        return [
+            Finding(path, ERROR_REASON, before.saved.get(path))
+            for path in paths
+            if path not in before.protected and not (path.name.casefold() == ".git" and _is_plain_directory(path))
+        ]
 
 
 def _findings_in(
+    directory: Path, names: Sequence[str], before: Baseline, *, pointers: Sequence[Path]
+) -> Iterator[Finding]:
+    for part in escaping_pointers(directory, names, before.roots):
+        if part not in before.known and part.path not in before.protected:
+            yield Finding(part.path, EXECUTED_REASON, before.saved.get(part.path))
+    if may_be_git_directory(directory, names) or pointers:
+        yield from _executed_findings(directory, names, before, pointers=pointers)
+
+
+def _executed_findings(
     directory: Path, names: Sequence[str], before: Baseline, *, pointers: Sequence[Path]
 ) -> Iterator[Finding]:
     had = before.names.get(directory, ())
@@ -359,7 +373,7 @@ def escaping_pointers(directory: Path, names: Sequence[str], roots: Sequence[Pat
 
 def _pointer_digest(path: Path) -> str:
     """Return a hash of where a `.git` file or symlink leads; the contents there are out of reach and may change."""
-    target = os.path.realpath(path)
+    target = real_path(path)
     pieces = (b"link" if path.is_symlink() else b"", os.fsencode(target), read_content(Path(target), CONFIG_BYTES))
     return hashlib.sha256(b"\0".join(pieces)).hexdigest()
 
@@ -375,7 +389,7 @@ def _leads_out(git: Path, roots: Sequence[Path]) -> bool:
     try:
         places = [git.resolve()]
         if not git.is_dir():
-            places.append(Path(os.path.realpath(read_gitfile(git))))
+            places.append(Path(real_path(read_gitfile(git))))
     except (OSError, RuntimeError):
         return os.path.lexists(git)
     except ValueError:  # git rejects it, unless it is only too long for us

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from yarrow.platform import system
+from yarrow.platform.real_path import real_path
 from yarrow.policy.sandbox import root_files
 from yarrow.policy.sandbox.cache_mounts import NO_CACHES, CacheMounts
 from yarrow.policy.sandbox.command_user import CommandUser
@@ -137,7 +138,7 @@ def _reachable_mounts(plan: Sequence[Mount], spec: SandboxSpec, owner: CommandUs
     return [
         mount
         for mount, source in zip(plan, sources, strict=True)
-        if source.startswith(own) or owner.can_reach(os.path.realpath(source))
+        if source.startswith(own) or owner.can_reach(real_path(source))
     ]
 
 
@@ -254,10 +255,8 @@ def _socket_masks(spec: SandboxSpec, sight: VisiblePrograms, environment: Mappin
         return []
     hidden = hidden_directories(spec.home)
     shown_again = (*(target for _, target in sight.shown), *map(str, spec.readable), *map(str, spec.writable))
-    others = (
-        path for path in map(os.path.realpath, find_daemon_sockets()) if not _lies_in(path, map(str, spec.writable))
-    )
-    named = (*others, *map(os.path.realpath, find_client_sockets(environment)))
+    others = (path for path in map(real_path, find_daemon_sockets()) if not _lies_in(path, map(str, spec.writable)))
+    named = (*others, *map(real_path, find_client_sockets(environment)))
     return mask_paths(Path(path) for path in named if not _lies_in(path, hidden) or _lies_in(path, shown_again))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.platform import system
+from yarrow.platform.real_path import real_path
 from yarrow.policy.secret_file_patterns import PACKAGE_DIRECTORIES, SECRET_PATHS, is_secret_file, is_secret_name
 
 CACHE_SECONDS = 1.0
@@ -43,9 +44,9 @@ class CredentialPaths(Struct, frozen=True):
 
     @classmethod
     def _find(cls, home: Path, readable: tuple[Path, ...], writable: tuple[Path, ...]) -> "CredentialPaths":
-        real = os.path.realpath(home).rstrip("/")
+        real = real_path(home).rstrip("/")
         named = [f"{real}/{name}" for name in SECRET_PATHS]
-        linked = [os.path.realpath(name) for name in named if os.path.islink(name)]  # noqa: PTH114 (runs for each call)
+        linked = [real_path(name) for name in named if os.path.islink(name)]  # noqa: PTH114 (runs for each call)
         places = (*named, *linked)
         everything = cls(
             _normalize(real), tuple(map(_normalize, places)), (), tuple(_normalize(str(root)) for root in writable)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from yarrow.platform.real_path import real_path
 from yarrow.policy.sandbox.bwrap_args import host_path
 from yarrow.policy.sandbox.credential_paths import CredentialPaths
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
@@ -274,7 +275,7 @@ def _paths_in(seen: FailureEvidence, pattern: re.Pattern[str]) -> Iterator[Path]
             return
         for place in places:
             with suppress(ValueError):  # a NUL, or a character that is invalid in file names
-                yield Path(os.path.realpath(place / next(filter(None, found.groups()))))
+                yield Path(real_path(place / next(filter(None, found.groups()))))
 
 
 def _message_start(line: str) -> int:
@@ -312,7 +313,7 @@ def _writable(path: Path) -> bool:
 def _socket(name: str) -> Path | None:
     """Return the real path of a socket on the host; None if there is none with that name."""
     try:
-        path = Path(os.path.realpath(name))
+        path = Path(real_path(name))
     except (OSError, ValueError):
         return None
     return path if _is_socket(path) else None

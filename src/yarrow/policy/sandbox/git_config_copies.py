@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from yarrow import platform
 from yarrow.platform import system
+from yarrow.platform.real_path import real_path
 from yarrow.policy.git_config import CONFIG_BYTES, WORKTREE_CONFIG, decode_config, is_settable_change
 from yarrow.policy.openat import open_beneath, open_directory
 from yarrow.policy.sandbox.mounts import BindMount
@@ -158,12 +159,12 @@ def _interpreter(roots: Sequence[Path]) -> str | None:
     """Return a usable Python interpreter of which no part lies in the workspace."""
     if any(_lies_in(path, roots) for path in (os.__file__, str(MOUNT_PROGRAM))):
         return None
-    found = map(os.path.realpath, (sys.executable, SYSTEM_PYTHON))
+    found = map(real_path, (sys.executable, SYSTEM_PYTHON))
     return next((path for path in found if os.access(path, os.X_OK) and not _lies_in(path, roots)), None)
 
 
 def _lies_in(path: str, roots: Sequence[Path]) -> bool:
-    real = Path(os.path.realpath(path))
+    real = Path(real_path(path))
     return any(real.is_relative_to(root) for root in roots)
 
 

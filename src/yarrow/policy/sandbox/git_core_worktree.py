@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from yarrow.platform.real_path import real_path
 from yarrow.policy.git_config import CONTROL_CHARACTERS
 from yarrow.policy.sandbox.directory_scan import is_complete
 from yarrow.policy.sandbox.git_files import read_gitfile
@@ -21,7 +22,7 @@ def is_own_worktree(directory: Path, tree: str, roots: Sequence[Path]) -> bool:
     """
     if not tree or re.search(CONTROL_CHARACTERS, tree) or "\t" in tree:
         return False
-    git, real = Path(os.path.realpath(directory)), Path(os.path.realpath(directory / tree))
+    git, real = Path(real_path(directory)), Path(real_path(directory / tree))
     if not any(real.is_relative_to(root) for root in roots) or _is_in_git_directory(real, roots):
         return False
     if git == real / ".git" or _git_directory_named_by(real / ".git") == git:
@@ -51,7 +52,7 @@ def _may_be_git_directory(place: Path) -> bool:
 def _git_directory_named_by(git: Path) -> Path | None:
     """Return the git directory that a `.git` symlink or file points to."""
     try:
-        return Path(os.path.realpath(git if git.is_dir() else read_gitfile(git)))
+        return Path(real_path(git if git.is_dir() else read_gitfile(git)))
     except (OSError, ValueError):
         return None
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.platform import system
-from yarrow.policy.directory_trees import make_accessible
+from yarrow.platform.real_path import real_path
+from yarrow.policy.directory_trees import make_accessible, walk_tree
 from yarrow.policy.git_config import (
     CONFIG_BYTES,
     HARMLESS_SETTINGS,
@@ -34,6 +35,8 @@ from yarrow.policy.secrets import ENV_FILES, SecretFiles
 MAX_DIRECTORIES = 100_000
 """Maximum directories scanned in a workspace before a command, nearest first; the rest is not judged."""
 CONFIG_FILES = ("config", "config.worktree")
+OBEYED_NAMES = (*CONFIG_FILES, "hooks", "commondir")
+"""Names in a git directory that make git execute something or look elsewhere."""
 SAMPLE_SUFFIX = ".sample"
 """Suffix of hooks that git does not run."""
 MAX_HASHED_BYTES = 67_108_864
@@ -176,7 +179,7 @@ def _linked_directories(names: dict[Path, tuple[str, ...]]) -> dict[Path, tuple[
             # Resolved as git does; a dangling one is judged as a pointer.
             with suppress(OSError, ValueError):
                 if path.is_symlink() or path.is_file():
-                    target = Path(os.path.realpath(git_directory_of(path)))
+                    target = Path(real_path(git_directory_of(path)))
                     linked[target] = (*linked.get(target, ()), path)
     return linked
 
@@ -184,7 +187,7 @@ def _linked_directories(names: dict[Path, tuple[str, ...]]) -> dict[Path, tuple[
 def module_directories(repository: Path) -> Iterator[Path]:
     """Yield the git directories of submodules and worktrees."""
     for kind in ("modules", "worktrees"):
-        for directory, names, files in os.walk(repository / kind):
+        for directory, names, files in walk_tree(repository / kind):
             if "HEAD" in files:
                 yield Path(directory)
                 names[:] = [name for name in names if name in {"modules", "worktrees"}]
@@ -203,12 +206,24 @@ def executed_parts(
 ) -> Iterator[PathDigest]:
     """Yield what git would execute in a git directory, or obey to find what to execute.
 
-    Anything outside `roots`, or at or below one of `skipped`, cannot have been changed and is omitted.
+    Anything outside `roots`, or at or below one of `skipped`, cannot have been changed and is omitted. What cannot be
+    judged counts as executed and changed: a command may have provoked the error.
     """
-    for path in _executed_paths(directory, roots):
+    try:
+        paths = list(_executed_paths(directory, roots))
+    except Exception:  # noqa: BLE001
+        paths = [path for name in OBEYED_NAMES if os.path.lexists(path := directory / name)]
+    for path in paths:
         is_kept = path in skipped or any(above in skipped for above in path.parents)
         if not is_kept and any(path.is_relative_to(root) for root in roots):
-            yield PathDigest(path, digest_path(path))
+            yield PathDigest(path, _digest_or_unique(path))
+
+
+def _digest_or_unique(path: Path) -> str:
+    try:
+        return digest_path(path)
+    except Exception:  # noqa: BLE001
+        return os.urandom(16).hex()
 
 
 def included_only_by(directory: Path, planted: Sequence[Path]) -> set[Path]:
@@ -217,10 +232,10 @@ def included_only_by(directory: Path, planted: Sequence[Path]) -> set[Path]:
     places = [directory] if common is None else [directory, common]
     configurations = [path for place in places for name in CONFIG_FILES if os.path.lexists(path := place / name)]
     by_planted: set[Path] = set()
-    kept = {Path(os.path.realpath(path)) for path in configurations}
+    kept = {Path(real_path(path)) for path in configurations}
     for path in configurations:
         found = by_planted if path in planted else kept
-        found.update(Path(os.path.realpath(one)) for one in included_files(path, Path.home()))
+        found.update(Path(real_path(one)) for one in included_files(path, Path.home()))
     return by_planted - kept
 
 
@@ -248,9 +263,7 @@ def _configurations(directory: Path, place: Path, roots: Sequence[Path]) -> Iter
         path = place / name
         if os.path.lexists(path) and not _is_harmless(path, directory, roots):
             yield path
-            yield from (
-                Path(os.path.realpath(one)) for one in included_files(path, Path.home()) if os.path.lexists(one)
-            )
+            yield from (Path(real_path(one)) for one in included_files(path, Path.home()) if os.path.lexists(one))
 
 
 def _is_harmless(config: Path, directory: Path, roots: Sequence[Path]) -> bool:
@@ -303,7 +316,7 @@ def _hooks(place: Path) -> Iterator[Path]:
 def common_directory(directory: Path) -> Path | None:
     """Return the real path of the directory named by a git directory's `commondir`; None if there is none to follow."""
     try:
-        return Path(os.path.realpath(directory / read_path(directory / "commondir")))
+        return Path(real_path(directory / read_path(directory / "commondir")))
     except (OSError, ValueError):
         return None
 
@@ -317,7 +330,7 @@ def digest_path(path: Path) -> str:
         is_run = status.st_mode & 0o111 if stat.S_ISREG(status.st_mode) else 0
         hashed.update(f"{stat.S_IFMT(status.st_mode)} {is_run}".encode())
         if stat.S_ISLNK(status.st_mode):
-            hashed.update(os.fsencode(os.path.realpath(path)))
+            hashed.update(os.fsencode(real_path(path)))
             for below in _files(path):
                 hashed.update(os.fsencode(below) + b"\0" + digest_path(below).encode())
         elif stat.S_ISDIR(status.st_mode):
@@ -331,10 +344,13 @@ def digest_path(path: Path) -> str:
 
 
 def _files(directory: Path) -> list[Path]:
-    try:
-        return sorted(Path(entry.path) for entry in os.scandir(directory) if entry.is_file())
-    except OSError:
-        return []
+    found: list[Path] = []
+    with suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            with suppress(OSError):  # a loop of symlinks
+                if entry.is_file():
+                    found.append(Path(entry.path))
+    return sorted(found)
 
 
 def _hash_file(path: Path, update: Callable[[bytes], None]) -> None:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from yarrow.platform import system
+from yarrow.platform.real_path import real_path
 
 MAX_PATH_BYTES = 8_192
 """Maximum bytes of a file that contains a path."""
@@ -98,7 +99,7 @@ def _find_registration(file: Path, seen: Path, roots: Sequence[Path]) -> Path | 
         is_named_back = Path(read_path(directory / "gitdir")) == seen
     except (OSError, ValueError):
         return None
-    is_real = os.path.realpath(directory) == str(directory) and directory.parent.name == "worktrees"
+    is_real = real_path(directory) == str(directory) and directory.parent.name == "worktrees"
     is_users = os.path.lexists(seen) or (directory / "locked").exists()
     is_open = any(directory.is_relative_to(root) for root in roots) and (directory.parent.parent / "HEAD").exists()
     return directory if is_named_back and is_real and is_open and not is_users else None

@@ -4,6 +4,8 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
+from yarrow.platform.real_path import real_path
+
 HIDDEN_DIRECTORIES = (
     *("/home", "/root", "/run", "/mnt", "/media", "/srv"),
     *("/var/tmp", "/var/spool", "/var/mail", "/var/backups"),  # noqa: S108 (to hide it)
@@ -42,4 +44,4 @@ def hidden_directories(home: Path) -> tuple[str, ...]:
 @lru_cache(maxsize=64)
 def cached_realpath(name: str) -> str:
     """Return the real path of a system directory; only root can replace it meanwhile."""
-    return os.path.realpath(name)
+    return real_path(name)

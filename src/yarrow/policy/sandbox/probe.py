@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from yarrow.platform import system
+from yarrow.platform.real_path import real_path
 from yarrow.platform.search_path import find_program
 
 T = TypeVar("T")
@@ -94,7 +95,7 @@ def find_bwrap() -> str | None:
     A program in a place that commands can write does not count: a replaced one would run outside the sandbox next time.
     """
     found = shutil.which("bwrap", path=os.pathsep.join(SYSTEM_PATH)) or find_program("bwrap", os.environ)
-    return None if found is None else os.path.realpath(found)
+    return None if found is None else real_path(found)
 
 
 @lru_cache(maxsize=1)

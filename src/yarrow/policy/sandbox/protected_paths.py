@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from yarrow.platform.real_path import real_path
 from yarrow.policy.sandbox.directory_scan import (
     BUILD_DIRECTORIES,
     HEAD,
@@ -148,7 +149,7 @@ def _protect_included(root: Path, roots: Sequence[Path], found: ScanResult) -> N
     users = [home / name for name in USERS_CONFIG]
     told = [path for config in (*_configs(found), *users) for path in included_files(config, home)]
     # The user's own configuration may be a symlink into a workspace.
-    paths = {os.path.realpath(path) for path in (*told, *users)} | {os.path.normpath(path) for path in told}
+    paths = {real_path(path) for path in (*told, *users)} | {os.path.normpath(path) for path in told}
     for path in sorted(paths):
         # The repository of a worktree lies outside, but is writable.
         owners = (root, *roots, *found.pinned)
@@ -195,7 +196,7 @@ def _protect_target(link: Path, roots: Sequence[Path], found: ScanResult) -> Non
 
     A target that is not a git directory yet must stay writable: it may be any kind of directory.
     """
-    target = Path(os.path.realpath(link))
+    target = Path(real_path(link))
     owner = next((root for root in roots if target != root and target.is_relative_to(root)), None)
     if owner is None:
         return
@@ -223,7 +224,7 @@ def _protect_git_directories(repository: Path, roots: Sequence[Path], *, found: 
     for directory in (repository, *module_directories(repository)):
         if directory != repository and is_removable(directory, roots):
             continue
-        if os.path.realpath(directory) != str(directory):  # judged at its real path
+        if real_path(directory) != str(directory):  # judged at its real path
             continue
         if _is_of_other_worktree(directory, roots):
             # Commands do not see that worktree, so git would consider it removed.
@@ -264,7 +265,7 @@ def _is_of_other_worktree(directory: Path, roots: Sequence[Path]) -> bool:
     from yarrow.policy.sandbox.git_files import read_path  # few workspaces have worktrees
 
     try:
-        tree = Path(os.path.realpath(directory / read_path(directory / "gitdir")))
+        tree = Path(real_path(directory / read_path(directory / "gitdir")))
     except (OSError, ValueError):
         return False
     try:
@@ -282,9 +283,9 @@ def _repository_of_worktree(file: Path) -> Path | None:
     from yarrow.policy.sandbox.git_files import read_gitfile, read_path  # few workspaces are worktrees
 
     try:
-        directory = Path(os.path.realpath(read_gitfile(file)))
-        back = Path(os.path.realpath(directory / read_path(directory / "gitdir")))
-        common = Path(os.path.realpath(directory / read_path(directory / "commondir")))
+        directory = Path(real_path(read_gitfile(file)))
+        back = Path(real_path(directory / read_path(directory / "gitdir")))
+        common = Path(real_path(directory / read_path(directory / "commondir")))
     except (OSError, ValueError):
         return None
     is_its_own = back == file.resolve() and directory.parent == common / "worktrees"
@@ -353,7 +354,7 @@ def protection_gaps(roots: Sequence[Path]) -> list[str]:
 def _still_there(before: Iterable[Path], now: Iterable[Path], kind: Callable[[Path], bool]) -> list[Path]:
     known = set(now)
     # A parent directory may be a symlink by now.
-    return [path for path in before if path not in known and os.path.realpath(path) == str(path) and kind(path)]
+    return [path for path in before if path not in known and real_path(path) == str(path) and kind(path)]
 
 
 def find_entries(

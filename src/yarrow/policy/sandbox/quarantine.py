@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from yarrow.errors import UsageError
 from yarrow.platform import system
+from yarrow.platform.real_path import real_path
 from yarrow.policy.directory_trees import make_accessible, measure_tree, remove_tree
 
 STORE = "quarantine"
@@ -193,7 +194,7 @@ def restore(directory: Path, number: int) -> RestoredEntry:
         raise UsageError(f"the quarantine has no entry {number}: `yarrow sandbox quarantine list` shows all")
     path = entry.path
     path.parent.mkdir(parents=True, exist_ok=True)
-    if os.path.realpath(path.parent) != str(path.parent):
+    if real_path(path.parent) != str(path.parent):
         raise UsageError(f"{path.parent} leads through a symlink: copy {entry.item} yourself")
     replaced = _quarantine_existing(entry, directory)
     try:

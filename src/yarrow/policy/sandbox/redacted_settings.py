@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from yarrow.platform.real_path import real_path
 from yarrow.policy.git_config import SECTION, included_files
 from yarrow.policy.sandbox.home_secrets import find_home_secrets
 from yarrow.policy.secret_file_patterns import is_secret_file
@@ -88,10 +89,10 @@ def _named_files(home: Path, configs: Iterable[Path]) -> Iterator[tuple[Path, Pa
     values = (found[1] for config in configs for found in FILE_SETTING.finditer(_text(config) or ""))
     for value in dict.fromkeys(values):
         path = Path(os.path.normpath(home / value.removeprefix("~/")))
-        real = Path(os.path.realpath(path))
+        real = Path(real_path(path))
         if path == home or not path.is_relative_to(home) or not os.access(real, os.R_OK):
             continue
-        secrets = [Path(os.path.realpath(secret)) for secret in find_home_secrets(home)]
+        secrets = [Path(real_path(secret)) for secret in find_home_secrets(home)]
         is_near = any(real.is_relative_to(secret) or secret.is_relative_to(real) for secret in secrets)
         if not is_near and not home.is_relative_to(real) and not _holds_secrets(real):
             yield path, real
@@ -129,7 +130,7 @@ def _copy_redacted(path: Path, directory: Path, *, is_git: bool) -> Iterator[tup
         return
     kept = redact_settings(text, is_git=is_git)
     if kept == text:
-        yield path, Path(os.path.realpath(path))
+        yield path, Path(real_path(path))
         return
     digest = hashlib.sha256(kept.encode("utf-8", "surrogateescape")).hexdigest()[:24]
     copy = directory / digest

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
+from yarrow.platform.real_path import real_path
 from yarrow.policy.sandbox.hidden_directories import (
     HIDDEN_DIRECTORIES,
     HIDDEN_SYSTEM_DIRECTORIES,
@@ -248,7 +249,7 @@ class RootFileWalk:
         status = os.stat(link)  # noqa: PTH116 (runs for each symlink)
         if not _is_private(status) and not _is_closed(status):
             return
-        path = os.path.realpath(link)
+        path = real_path(link)
         if path in self._known or path in self._needed or path in self._above_needed or path in NEVER_WHOLE:
             return
         if any(path == place or path.startswith(f"{place}/") for place in map(cached_realpath, IGNORED_TARGETS)):

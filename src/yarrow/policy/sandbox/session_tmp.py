@@ -6,6 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from yarrow.platform.real_path import real_path
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 
 TMP = "/tmp"  # noqa: S108 (the session's own)
@@ -37,7 +38,7 @@ class SessionTmp(Struct, frozen=True):
         A path below /tmp refers to the session's own if it exists there, or if it is to be written and exists nowhere
         else. Raises OSError, ValueError.
         """
-        machine = os.path.realpath(path)
+        machine = real_path(path)
         text = str(path)
         if (self._is_shown(text) or not _is_tmp(text)) and (machine == text or self._is_shown(machine)):
             return Path(machine)

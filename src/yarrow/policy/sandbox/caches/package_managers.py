@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from yarrow.platform.real_path import real_path
 from yarrow.policy.sandbox.caches.plan import (
     CACHE_SUBDIRECTORIES,
     EMPTY_PLAN,
@@ -58,7 +59,7 @@ def _moved_settings(home: str, place: str, context: CacheContext) -> list[tuple[
     names = [name for name in CARGO_FILES if os.path.isfile(f"{home}/{name}")]  # noqa: PTH113 (strings throughout)
     if any(os.path.lexists(f"{context.home}/.cargo/{name}") for name in CARGO_FILES):
         return []
-    return [(os.path.realpath(f"{home}/{name}"), f"{place}/{name}") for name in names]
+    return [(real_path(f"{home}/{name}"), f"{place}/{name}") for name in names]
 
 
 MODULES = "caches/modules-2"
@@ -207,7 +208,7 @@ def _default_proxies(context: CacheContext) -> str:
     """Return the default set by the Go installation, as in some distributions."""
     root = context.path_variable("GOROOT")
     if not root and (program := shutil.which("go", path=context.environment.get("PATH", ""))):
-        root = os.path.dirname(os.path.dirname(os.path.realpath(program)))  # noqa: PTH120
+        root = os.path.dirname(os.path.dirname(real_path(program)))  # noqa: PTH120
     return (_read(f"{root}/go.env").get("GOPROXY") if root else None) or PROXIES
 
 

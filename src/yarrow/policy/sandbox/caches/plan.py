@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from yarrow.platform.real_path import real_path
+
 SANDBOX_DIRECTORY = "/run/yarrow-caches"
 """Directory inside under which the user's caches appear; hidden directories are empty, so the name is free."""
 CACHE_SUBDIRECTORIES = {"go": "pkg", ".go": "pkg", "cargo": "", ".cargo": ""}
@@ -105,7 +107,7 @@ class CacheContext(Struct, frozen=True):
 
     def user_directory(self, path: str) -> str:
         """Return the real path of a user directory that may be shown; empty if it may not."""
-        real = os.path.realpath(path)
+        real = real_path(path)
         is_usable = os.path.isdir(real) and not _lies_in(real, (*self.writable, *self.secret_paths))  # noqa: PTH112
         return real if is_usable and os.access(real, os.R_OK | os.X_OK) else ""
 
@@ -115,7 +117,7 @@ class CacheContext(Struct, frozen=True):
 
     def in_workspace(self, path: str) -> bool:
         """Return whether a path lies in the workspace, so that commands can write to the real one."""
-        return _lies_in(os.path.realpath(path), self.writable)
+        return _lies_in(real_path(path), self.writable)
 
     def can_write(self, path: str) -> bool:
         """Return whether commands can write to a path under the same name."""
