@@ -212,7 +212,7 @@ async def test_the_keys_of_the_terminal(world: World) -> None:
         screen.send("\r")
         await screen.until("rebased")
         screen.send("/st")
-        await screen.until("/stats  tokens")
+        await screen.until("/stats  show tokens")
         screen.send("\t")
         await screen.until(f"{SIGN} /stats")
         screen.send("\x03\x03")

@@ -18,9 +18,9 @@ SESSION_COMMANDS = ("show", "stats", "branch", "fork", "rebase", "merge", "compa
 _HELP_COLUMN = 49
 """Column at which the explanations start."""
 _HELP_ROWS = {
-    "[all]": "the sessions of this project, or of all, newest first",
-    "tree [all]": "the same as a tree",
-    "search TEXT": "those of all projects that hold a text, or whose name does",
+    "[all]": "list the sessions of this project, or of all, newest first",
+    "tree [all]": "show them as a tree",
+    "search TEXT": "find a text in messages and names, in all projects",
     "import PATH": COMMANDS["import"].help,
     "delete ID...": "delete sessions",
     **{f"{name} ID {COMMANDS[name].usage}".rstrip(): COMMANDS[name].help for name in SESSION_COMMANDS},

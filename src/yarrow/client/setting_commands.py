@@ -96,17 +96,17 @@ def _parse_choice(words: Sequence[str], choices: Sequence[str], name: str) -> st
 
 
 SETTING_COMMANDS: dict[str, SlashCommand] = {
-    "new": SlashCommand("", "begin another session", _new),
-    "model": SlashCommand("[PROVIDER/MODEL]", "go on with another model", _model, 1, is_idle_only=True),
-    "thinking": SlashCommand("LEVEL", "how much the model thinks", _thinking, 1, is_idle_only=True),
+    "new": SlashCommand("", "start another session", _new),
+    "model": SlashCommand("[PROVIDER/MODEL]", "change the model", _model, 1, is_idle_only=True),
+    "thinking": SlashCommand("LEVEL", "set the thinking level", _thinking, 1, is_idle_only=True),
     "permissions": SlashCommand(
         "[MODE | revoke N]",
-        "what tools may do without asking, and what you allowed",
+        "set the permission mode, or list and revoke allowed calls",
         _permissions,
         2,
         is_idle_only=True,
     ),
-    "dry-run": SlashCommand("[on|off]", "whether tools only say what they would do", _dry_run, 1, is_idle_only=True),
+    "dry-run": SlashCommand("[on|off]", "turn dry run on or off", _dry_run, 1, is_idle_only=True),
 }
 """Commands by name, in the order in which they are listed."""
 

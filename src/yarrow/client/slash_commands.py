@@ -220,18 +220,20 @@ def _split_words(text: str) -> list[str]:
 
 
 COMMANDS: dict[str, SlashCommand] = {
-    "branch": SlashCommand("[INDEX]", "a child with the history up to a message", _branch, 1),
-    "fork": SlashCommand("", "a detached copy", _fork),
-    "rebase": SlashCommand("INDEX... [--squash]", "a session of chosen messages", _rebase, 10_000),
-    "merge": SlashCommand("SESSION [--summary]", "bring another session into this one", _merge, 2),
-    "compact": SlashCommand("[INSTRUCTIONS]", "sum up the older part of the context", _compact, 1, is_idle_only=True),
-    "export": SlashCommand("PATH", "write the session to a file that ends in .jsonl or .html", _export, 1),
-    "import": SlashCommand("PATH", "make a session of a JSONL file", _import, 1),
-    "resume": SlashCommand("SESSION", "go on with a saved session", _resume, 1),
-    "tree": SlashCommand("[all]", "the saved sessions of this project, or of all", _tree, 1),
-    "stats": SlashCommand("", "tokens, tools, compactions and times", _stats),
-    "show": SlashCommand("", "the messages with their indices", _show),
-    "name": SlashCommand("NAME", "give the session a name", _name, 1, is_idle_only=True),
+    "branch": SlashCommand("[INDEX]", "create a child with the history up to a message", _branch, 1),
+    "fork": SlashCommand("", "copy this session", _fork),
+    "rebase": SlashCommand("INDEX... [--squash]", "create a session from selected messages", _rebase, 10_000),
+    "merge": SlashCommand("SESSION [--summary]", "merge another session into this one", _merge, 2),
+    "compact": SlashCommand(
+        "[INSTRUCTIONS]", "summarize the older part of the context", _compact, 1, is_idle_only=True
+    ),
+    "export": SlashCommand("PATH", "export the session to a .jsonl or .html file", _export, 1),
+    "import": SlashCommand("PATH", "import a session from a JSONL file", _import, 1),
+    "resume": SlashCommand("SESSION", "resume a saved session", _resume, 1),
+    "tree": SlashCommand("[all]", "show the sessions of this project, or of all, as a tree", _tree, 1),
+    "stats": SlashCommand("", "show tokens, tools, compactions and times", _stats),
+    "show": SlashCommand("", "show the messages with their indices", _show),
+    "name": SlashCommand("NAME", "name the session", _name, 1, is_idle_only=True),
 }
 """Commands by name, in the order in which they are listed."""
 CHAT_COMMANDS: dict[str, SlashCommand] = {**COMMANDS, **SETTING_COMMANDS}

@@ -205,16 +205,16 @@ async def _quit(app: "App", _rest: str) -> None:
 
 
 TUI_COMMANDS: dict[str, TuiCommand] = {
-    "tree": TuiCommand("", "the saved sessions, to go on with one or to make another of it", _tree),
-    "rebase": TuiCommand("", "make a session of messages that you choose", _rebase),
-    "resume": TuiCommand("[SESSION]", "go on with a saved session", _resume),
-    "merge": TuiCommand("[SESSION] [--summary]", "bring another session into this one", _merge),
-    "show": TuiCommand("[CALL]", "the whole output of a tool", _show),
-    "model": TuiCommand("[PROVIDER/MODEL]", "go on with another model", _model, is_idle_only=True),
+    "tree": TuiCommand("", "browse, resume, branch or fork sessions", _tree),
+    "rebase": TuiCommand("", "create a session from selected messages", _rebase),
+    "resume": TuiCommand("[SESSION]", "resume a saved session", _resume),
+    "merge": TuiCommand("[SESSION] [--summary]", "merge another session into this one", _merge),
+    "show": TuiCommand("[CALL]", "show the whole output of a tool", _show),
+    "model": TuiCommand("[PROVIDER/MODEL]", "choose a model", _model, is_idle_only=True),
     "copy": TuiCommand("", "copy the last answer", _copy),
     "reload": TuiCommand("", "redraw the session", _reload),
-    "help": TuiCommand("", "keys and commands", _help),
-    "quit": TuiCommand("", "leave", _quit),
-    "exit": TuiCommand("", "leave", _quit),
+    "help": TuiCommand("", "show keys and commands", _help),
+    "quit": TuiCommand("", "quit", _quit),
+    "exit": TuiCommand("", "quit", _quit),
 }
 """Commands by name, in the order in which they are listed."""

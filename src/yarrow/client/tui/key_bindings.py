@@ -40,22 +40,22 @@ KEYS: tuple[KeyBinding, ...] = (
     KeyBinding(("escape",), "Esc", "abort the run", "abort"),
     KeyBinding(("c-c",), "Ctrl+C", "clear the editor; twice quits", "clear"),
     KeyBinding(("c-d",), "Ctrl+D", "quit, when the editor is empty", "leave"),
-    KeyBinding(("c-o",), "Ctrl+O", "show the output of tools whole, or in short", "fold_output"),
+    KeyBinding(("c-o",), "Ctrl+O", "expand or collapse tool output", "fold_output"),
     KeyBinding(("escape", "o"), "Alt+O", "run a command again outside the sandbox", "outside"),
-    KeyBinding(("s-tab",), "Shift+Tab", "think more, from the most on none again", "think"),
+    KeyBinding(("s-tab",), "Shift+Tab", "cycle the thinking level", "think"),
     KeyBinding(("c-p",), "Ctrl+P", "choose a model", "models"),
-    KeyBinding(("c-x", "c-e"), "Ctrl+X Ctrl+E", "write in your own editor", "edit"),
-    KeyBinding(("c-v",), "Ctrl+V", "put the picture in the clipboard into the text", "picture"),
-    KeyBinding(("c-z",), "Ctrl+Z", "suspend; fg in the shell comes back", "suspend"),
+    KeyBinding(("c-x", "c-e"), "Ctrl+X Ctrl+E", "edit in your own editor", "edit"),
+    KeyBinding(("c-v",), "Ctrl+V", "paste an image", "picture"),
+    KeyBinding(("c-z",), "Ctrl+Z", "suspend (fg to return)", "suspend"),
     KeyBinding(("f1",), "F1", "this help", "help"),
-    KeyBinding(("c-t",), "Ctrl+T", "show thinking, or fold it", "fold_thinking"),
+    KeyBinding(("c-t",), "Ctrl+T", "show or hide thinking", "fold_thinking"),
 )
 
 EDITOR_KEYS = (
-    ("Ctrl+J", "a new line; Shift+Enter too, where the terminal tells it from Enter"),
-    ("Up, Down", "move; at the first and last line, what was sent before"),
-    ("Tab", "complete a command, what follows it, or a path"),
-    ("@", "name a file of the project"),
+    ("Ctrl+J", "a new line; Shift+Enter too, if the terminal distinguishes it"),
+    ("Up, Down", "move; at the first and last line, prompt history"),
+    ("Tab", "complete a command, its argument or a path"),
+    ("@", "mention a file of the project"),
 )
 """Keys of the editor itself, as shown in the help."""
 
