@@ -106,7 +106,7 @@ try:
 except OSError as error:
     print(error.errno == errno.ENOTSUP)
 """
-    assert in_python(AS_WINDOWS + code) == "somebody else has the directory; try again\nfree\nTrue\n"
+    assert in_python(AS_WINDOWS + code) == "another process has locked the directory; try again\nfree\nTrue\n"
 
 
 def test_what_is_held_is_reached_by_names_alone(in_python: Callable[..., str]) -> None:

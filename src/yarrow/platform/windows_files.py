@@ -162,7 +162,7 @@ class WindowsFiles(Platform):
             self.try_lock(descriptor)
         except BlockingIOError as error:
             if time.monotonic() > last:
-                raise TimeoutError(errno.ETIMEDOUT, "somebody else has the directory; try again") from error
+                raise TimeoutError(errno.ETIMEDOUT, "another process has locked the directory; try again") from error
             return False
         return True
 

@@ -206,8 +206,8 @@ def executed_parts(
 ) -> Iterator[PathDigest]:
     """Yield what git would execute in a git directory, or obey to find what to execute.
 
-    Anything outside `roots`, or at or below one of `skipped`, cannot have been changed and is omitted. What cannot be
-    judged counts as executed and changed: a command may have provoked the error.
+    Anything outside `roots`, or at or below one of `skipped`, cannot have been changed and is omitted. Content that
+    cannot be judged counts as executed and changed: a command may have provoked the error.
     """
     try:
         paths = list(_executed_paths(directory, roots))
