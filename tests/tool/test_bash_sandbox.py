@@ -165,6 +165,23 @@ def test_a_bubblewrap_that_does_not_work_says_why(monkeypatch: pytest.MonkeyPatc
         find_bwrap.cache_clear()
 
 
+@pytest.mark.parametrize(("failures", "expected"), [(2, "ran"), (3, "The command could not be run: Can't find /gone.")])
+async def test_a_sandbox_that_does_not_start_is_made_again(
+    boxed: ToolContext, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failures: int, expected: str
+) -> None:
+    program = tmp_path / "bwrap"
+    program.write_text(
+        f"#!/bin/sh\ncase $* in *--chdir*) echo >> {tmp_path}/starts; "
+        f"[ $(wc -l < {tmp_path}/starts) -gt {failures} ] ||"
+        f' {{ echo "bwrap: Can\'t find /gone" >&2; exit 1; }};; esac\nexec {find_bwrap()} "$@"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr("yarrow.policy.sandbox.sandboxed_command.find_bwrap", lambda: str(program))
+    text = (await call("bash", boxed, {"command": "echo ran"})).text
+    assert text == expected
+    assert (tmp_path / "starts").read_text().count("\n") == 3
+
+
 def test_it_is_looked_once_however_often_and_early_it_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = tmp_path / "bwrap"
     program.write_text(f"#!/bin/sh\necho >> {tmp_path}/looks\n")

@@ -5,6 +5,7 @@ standard error share one pipe. It is started by exec in a fresh process, never w
 """
 
 import asyncio
+import errno
 import math
 import os
 import signal
@@ -65,30 +66,46 @@ class Exit(Struct, frozen=True):
     """True if other processes were still running when the command ended, and were ended too."""
 
 
+class LauncherError(OSError):
+    """The launcher of a command ended before it asked for permission, so the command did not run."""
+
+
 async def run(command: Command) -> AsyncGenerator[bytes | Exit]:
     """Run a command: yield output as it arrives, `b""` once per pause, and finally an `Exit`.
 
     Ends when the process itself has ended. Processes that it leaves behind are sent SIGTERM and, `GRACE_SECONDS` later,
     SIGKILL; so are all its processes on timeout, on cancellation, and when the generator is closed. Close the generator
     (`contextlib.aclosing`), or this happens only at garbage collection. Raises OSError or ValueError if the command
-    cannot be started.
+    cannot be started, `LauncherError` with the launcher's output if that fails.
     """
     child = _Child(command)
+    launching = b""
     try:
         try:
             quiet_at = math.inf
             while (piece := await child.read(quiet_at)) is not None:
-                yield piece
+                if child.is_launching:
+                    launching += piece
+                else:
+                    yield piece
                 quiet_at = child.now() + OUTPUT_PAUSE_SECONDS if piece else math.inf
             timed_out = child.is_running()
             left = not timed_out and await child.has_left_processes()
         finally:
             await child.end()
+        if child.is_launching and not timed_out:
+            raise LauncherError(errno.EAGAIN, _last_line(launching + b"".join(child.final_output())))
         for piece in child.final_output():
             yield piece
         yield Exit(child.exit_code(), timed_out, left)
     finally:
         child.close()
+
+
+def _last_line(output: bytes) -> str:
+    """Return the last line that a launcher printed, without the launcher's name."""
+    line = output.decode("utf-8", "replace").rstrip().rpartition("\n")[2].removeprefix("bwrap: ")
+    return line or "its launcher ended without a message"
 
 
 class _Child:
@@ -112,6 +129,8 @@ class _Child:
             undo.pop_all()
         self._process_tree = open_process_tree(self._process.pid, marker)
         self._has_launcher = command.has_launcher
+        self.is_launching = command.awaits_permission
+        """True until the command asks for permission to run."""
         self._exited = self._watch()
         if self._permission is not None:
             system.watch_readable(self._loop, self._permission.fileno(), self._permit)
@@ -219,6 +238,7 @@ class _Child:
         if self._permission is not None:
             with suppress(OSError):
                 if self._permission.recv(1):
+                    self.is_launching = False
                     self._permission.send(b"\n")
             self._close_permission()
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from yarrow.platform import system
 from yarrow.platform.real_path import real_path
 from yarrow.policy.environment import child_environment, unsandboxed_environment
-from yarrow.policy.process import Command, Exit, run
+from yarrow.policy.process import Command, Exit, LauncherError, run
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 from yarrow.policy.temp_dir import fallback_directory
 from yarrow.tool.access import Access
@@ -33,6 +33,8 @@ MAX_REASON_CHARACTERS = 200
 """Maximum characters of the reason for running outside the sandbox."""
 MAX_CWD_CHARACTERS = 200
 """Maximum characters of a directory name that an error repeats."""
+MAX_STARTS = 3
+"""Maximum attempts to start a sandbox."""
 SANDBOXED_FALLBACK = Path("/tmp")  # noqa: S108 (private to the session in a sandbox)
 """Working directory of a sandboxed command if the session's directory no longer exists."""
 
@@ -77,25 +79,24 @@ class Bash:
             context.output_filter(),
         )
         result: Result = ToolFailed("The command did not end.")
-        boxed: SandboxedCommand | None = None
+        used: list[SandboxedCommand] = []
         try:
-            if context.sandbox is not None:
-                boxed = await asyncio.to_thread(_make_sandboxed, context.sandbox, command)
-            async with aclosing(_run_command(command, boxed)) as pieces:
+            async with aclosing(_run_command(command, context.sandbox, used)) as pieces:
                 async for piece in pieces:
                     seen = sieve.flush() if isinstance(piece, Exit) else sieve.feed(piece)
                     capture.add(seen)
                     if text := deltas.add(seen):
                         yield Progress(text)
                     if isinstance(piece, Exit):
+                        boxed = used[-1] if used else None
                         note += await _make_notes(boxed, command, capture.text(), end=piece)
                         result = _make_result(piece, capture.text(), timeout=command.timeout, note=note)
         except (OSError, ValueError) as error:  # too long for the system, or contains NUL
             result = ToolFailed(_describe_start_error(error, arguments.command))
         finally:
             capture.close()
-            if boxed is not None and boxed.changed_executed:
-                context.report_executed(boxed.changed_executed)
+            if changed := [path for boxed in used for path in boxed.changed_executed]:
+                context.report_executed(changed)
         if text := deltas.flush():
             yield Progress(text)
         yield result
@@ -124,14 +125,32 @@ async def _make_notes(boxed: "SandboxedCommand | None", command: Command, output
     return await make_notes(boxed, command, output, end=end)
 
 
-async def _run_command(command: Command, boxed: "SandboxedCommand | None") -> AsyncGenerator[bytes | Exit]:
-    """Run a command, sandboxed if `boxed` is set; quarantine what it left behind, even on cancellation."""
-    try:
-        async with aclosing(run(boxed.command if boxed else command)) as pieces:
+async def _run_command(
+    command: Command, box: SandboxSpec | None, used: "list[SandboxedCommand]"
+) -> AsyncGenerator[bytes | Exit]:
+    """Run a command, in a sandbox if `box` is set; `used` receives each sandbox that was made.
+
+    What it left behind is quarantined, even on cancellation. A sandbox fails to start if another program removes a file
+    between the scan and the mount, so it is made again, at most `MAX_STARTS` times.
+    """
+    if box is None:
+        async with aclosing(run(command)) as pieces:
             async for piece in pieces:
                 yield piece
-    finally:
-        if boxed is not None:
+        return
+    for tries_left in reversed(range(MAX_STARTS)):
+        boxed = await asyncio.to_thread(_make_sandboxed, box, command)
+        used.append(boxed)
+        try:
+            async with aclosing(run(boxed.command)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except LauncherError:
+            if not tries_left:
+                raise
+        else:
+            return
+        finally:
             if not boxed.is_over:
                 await asyncio.to_thread(boxed.quarantine_leftovers)
             boxed.close()
