@@ -34,6 +34,7 @@ from yarrow.policy.sandbox.path_guard import PathGuard
 from yarrow.policy.sandbox.probe import can_bind_descriptors, find_bwrap
 from yarrow.policy.sandbox.protected_paths import ScanResult, merge_earlier, scan
 from yarrow.policy.sandbox.quarantine import STORE, Quarantine, QuarantineEntry
+from yarrow.policy.sandbox.read_root_secrets import find_read_root_secrets
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 from yarrow.policy.sandbox.startup_file_protection import protect_startup_files
 
@@ -103,7 +104,8 @@ class SandboxedCommand:
         baseline = _stable_baseline(spec, found, others, first=(began, lister))
         self._executed = NestedFiles.snapshot(executed_entries(spec.writable, executed))
         before = held.enter_context(register_running(baseline, others))
-        self.masked = make_masks((path for one in found for path in one.secrets), spec.session_dir / "covers")
+        secrets = (*(path for one in found for path in one.secrets), *find_read_root_secrets(spec, lister))
+        self.masked = make_masks(secrets, spec.session_dir / "covers")
         """Unreadable secret files, each with its cover."""
         self.restrictions = SandboxRestrictions(spec, _guarded(found), tuple(self.masked))
         self._leftovers = _leftovers(before, spec)
