@@ -135,6 +135,25 @@ ESCAPES: dict[str, Program] = {
         ),
         _written("sub/.git/config", f"[core]\n{_EVIL}"),
     ),
+    "at the end of the longest path": _of(
+        _written(
+            "make.py",
+            "import os, subprocess\n"
+            "top = os.getcwd()\n"
+            "rest = 4085 - len(top) - 1\n"
+            "rel = '/'.join(['d' * 200] * 20)[:rest - 50] + '/'\n"
+            "rel += 'e' * (rest - len(rel))\n"
+            "for p in rel.split('/'): os.mkdir(p); os.chdir(p)\n"
+            "os.rename(top + '/c/.git', '.git')\n"
+            "os.rename(top + '/c/a.txt', 'a.txt')\n"
+            "with open('.git/config', 'a') as file:\n"
+            "    file.write('[core]\\n\\tfsmonitor = \"touch {root}/canary/1; false\"\\n')\n"
+            "commit = open('.git/refs/heads/main').read().strip()\n"
+            "os.chdir(top)\n"
+            "subprocess.run(['git', 'update-index', '--add', '--cacheinfo', '160000,' + commit + ',' + rel])\n",
+        ),
+        shell("git clone -q --no-hardlinks . c; python3 make.py"),
+    ),
     "a pointer is a chain of links that cannot be followed": _of(
         shell("mkdir x; cd x; for i in $(seq 0 1500); do ln -s l$((i+1)) l$i; done; ln -s l0 .git"), *_made("sub")
     ),

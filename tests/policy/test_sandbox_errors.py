@@ -77,6 +77,16 @@ async def test_case_atk_f7_a_chain_of_links_stops_no_command(place: Corner) -> N
     assert await place.run("echo works") == ("works\n", 0)
 
 
+def test_case_atk_f2_a_directory_whose_path_is_too_long_to_judge_is_taken_unless_it_was_there(tmp_path: Path) -> None:
+    above = tmp_path
+    while len(str(above)) + 201 <= git_directories.MAX_JUDGED_PATH_BYTES:
+        above = above / ("n" * 200)
+    (above / ("u" * 200)).mkdir(parents=True)
+    before = take_baseline([tmp_path], [], [])
+    (above / ("m" * 200)).mkdir()
+    assert [finding.path for finding in find_planted(before, rescan(before))] == [above / ("m" * 200)]
+
+
 def test_a_chain_that_no_system_follows_keeps_its_path(tmp_path: Path) -> None:
     first = chain(tmp_path / "x")
     assert real_path(first) == str(first)

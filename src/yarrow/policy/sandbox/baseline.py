@@ -23,6 +23,7 @@ from yarrow.policy.sandbox.git_directories import (
     harmless_settings_text,
     included_only_by,
     is_owned_by_user,
+    is_too_long,
     is_within,
     may_be_git_directory,
     scan_git_directories,
@@ -38,6 +39,7 @@ MAX_SAVED_BYTES = 1_048_576
 """Maximum bytes saved per workspace; further files are not saved."""
 EXECUTED_REASON = "git would execute or obey it"
 UNLISTED_REASON = "it cannot be listed, and git may execute what is in it"
+TOO_LONG_REASON = "its path is too long to check, and git may execute what is in it"
 COMPLETES_REASON = "it makes a git directory whose settings git would obey"
 UNSCANNED_REASON = (
     "git would execute or obey it, and commands ran while the workspace had too many directories to check it"
@@ -166,7 +168,8 @@ def find_planted(before: Baseline, found: GitScan) -> list[Finding]:
             verdicts.setdefault(verdict.path, verdict)
     for part in found.unreadable - before.closed:
         if is_owned_by_user(part.path):
-            verdicts.setdefault(part.path, Finding(part.path, UNLISTED_REASON))
+            reason = TOO_LONG_REASON if is_too_long(str(part.path)) else UNLISTED_REASON
+            verdicts.setdefault(part.path, Finding(part.path, reason))
     return list(verdicts.values())
 
 

@@ -34,6 +34,8 @@ from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 MAX_DIRECTORIES = 100_000
 """Maximum directories scanned in a workspace before a command, nearest first; the rest is not judged."""
+MAX_JUDGED_PATH_BYTES = 3_800
+"""Maximum bytes of the path of a scanned directory; system calls must accept the paths of files in it too."""
 CONFIG_FILES = ("config", "config.worktree")
 OBEYED_NAMES = (*CONFIG_FILES, "hooks", "commondir")
 """Names in a git directory that make git execute something or look elsewhere."""
@@ -65,7 +67,7 @@ class GitScan(Struct, frozen=True):
     unscanned: frozenset[Path]
     """Directories that were not scanned."""
     unreadable: frozenset[PathDigest]
-    """Directories that cannot be listed, or that contain git names and cannot be entered."""
+    """Directories that cannot be listed or have too long a path, or that contain git names and cannot be entered."""
 
 
 def scan_git_directories(
@@ -109,6 +111,8 @@ def _list_git_directory(
     directory: str, closed: Collection[PathDigest] | None, lister: ListDirectory, *, tops: frozenset[str]
 ) -> DirectoryListing | PathDigest:
     """Return the listing of a directory, or its digest if its git names, or all names, are inaccessible."""
+    if is_too_long(directory) and directory not in tops:
+        return PathDigest(Path(directory), _identity(directory))
     try:
         found = lister(directory)
     except OSError as error:
@@ -119,6 +123,12 @@ def _list_git_directory(
             return part
         _open_with_parent(directory, tops)
     return found
+
+
+def is_too_long(directory: str) -> bool:
+    """Return whether a directory is not scanned because of the length of its path."""
+    # A character has at most 4 bytes.
+    return len(directory) * 4 > MAX_JUDGED_PATH_BYTES and len(os.fsencode(directory)) > MAX_JUDGED_PATH_BYTES
 
 
 def _open_unlisted(
