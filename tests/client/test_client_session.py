@@ -75,7 +75,7 @@ async def test_the_newest_session_of_a_directory() -> None:
         service.sessions[0].name = "named"
         assert await find_newest_session(stub, "/work") == "b"
         service.sessions = []
-        with pytest.raises(SessionNotFound, match="there is no session of /work to go on with") as caught:
+        with pytest.raises(SessionNotFound, match="no session to continue in /work") as caught:
             await find_newest_session(stub, "/work")
     assert caught.value.failure.reason == "SESSION_UNKNOWN"
 

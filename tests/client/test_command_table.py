@@ -71,7 +71,7 @@ async def refused(here: CommandContext, line: str) -> str:
 
 
 def check_made(answer: CommandResult, how: str) -> None:
-    assert answer.text.startswith(f"{how}: the session is now {answer.session_id[-8:]}")
+    assert answer.text.startswith(f"{how} {answer.session_id[-8:]}")
 
 
 # ---- branch, fork, rebase, merge ----
@@ -83,14 +83,14 @@ def check_made(answer: CommandResult, how: str) -> None:
 )
 async def test_branch(here: CommandContext, line: str, kept: list[str]) -> None:
     answer = await run_line(here, line)
-    check_made(answer, "branched")
+    check_made(answer, "Branched to")
     assert await texts(here.stub, answer.session_id) == kept
     assert await texts(here.stub, here.session_id) == ALL
 
 
 @pytest.mark.parametrize("word", ["x", "1.5", "1 2", "", "99999999999", "-99999999999", "٣x"])
 async def test_branch_at_what_is_no_index(here: CommandContext, word: str) -> None:
-    with pytest.raises(CommandError, match="is not the index of a message"):
+    with pytest.raises(CommandError, match="is not a message index"):
         await run_command(here, "branch", [word])
 
 
@@ -101,18 +101,18 @@ async def test_branch_at_no_message(here: CommandContext) -> None:
 
 async def test_fork(here: CommandContext) -> None:
     answer = await run_line(here, "/fork")
-    check_made(answer, "forked")
+    check_made(answer, "Forked to")
     assert await texts(here.stub, answer.session_id) == ALL
     assert await wrong(here, "/fork it") == "usage: /fork"
 
 
 async def test_rebase(here: CommandContext) -> None:
     answer = await run_line(here, "/rebase 2 4")
-    check_made(answer, "rebased")
-    assert answer.text.endswith("; messages 1 came along with their calls")
+    check_made(answer, "Rebased to")
+    assert answer.text.endswith("; also kept: 1 (calls and results stay together)")
     assert await texts(here.stub, answer.session_id) == ["a", "one", "more"]
     plain = await run_line(here, "/rebase 5 4")
-    assert "came along" not in plain.text
+    assert "stay together" not in plain.text
     assert await texts(here.stub, plain.session_id) == ["more", "c"]
 
 
@@ -124,12 +124,12 @@ async def test_rebase_with_a_squash(here: CommandContext, line: str) -> None:
 
 
 async def test_a_wrong_rebase(here: CommandContext) -> None:
-    assert "counts from 0" in await wrong(here, "/rebase -1")
-    assert "'--squish' is not the index" in await wrong(here, "/rebase 1 --squish")
+    assert "count from 0" in await wrong(here, "/rebase -1")
+    assert "'--squish' is not a message index" in await wrong(here, "/rebase 1 --squish")
     assert "usage: /rebase INDEX..." in await wrong(here, "/rebase")
     assert await refused(here, "/rebase 1 1") == "INVALID_ARGUMENT"
     assert await refused(here, "/rebase 6") == "INVALID_ARGUMENT"
-    assert "cannot be taken apart" in await wrong(here, '/rebase "1')
+    assert "Can't parse" in await wrong(here, '/rebase "1')
 
 
 @pytest.mark.parametrize("summary", [False, True])
@@ -137,7 +137,7 @@ async def test_merge(house: House, here: CommandContext, summary: bool) -> None:
     await play(here.stub, house.prompt("aside", "s2-second"))
     await here.stub.ConfigureSession(pb.ConfigureSessionRequest(session_id="s2-second", name="the other"))
     answer = await run_line(here, "/merge 'the other'" + " --summary" * summary)
-    check_made(answer, "merged with 2-second")
+    check_made(answer, "Merged 2-second; continuing in")
     merged = await texts(here.stub, answer.session_id)
     assert merged[:6] == ALL
     assert ("aside" in merged) is not summary
@@ -161,7 +161,7 @@ async def test_compact_takes_the_rest_of_the_line(house: House, here: CommandCon
         await play(here.stub, house.prompt(LONG, here.session_id))
     answer = await run_line(here, "/compact Mind the \"foxes, and don't forget it.")
     before, after = [int(word.replace(",", "")) for word in answer.text.split() if word.replace(",", "").isdigit()]
-    assert answer == CommandResult(f"compacted the context from {before:,} to {after:,} tokens")
+    assert answer == CommandResult(f"Compacted the context from {before:,} to {after:,} tokens")
     assert 0 < after < before
     request = (await house.scripted()).requests[-1]
     assert "Mind the \"foxes, and don't forget it." in request.system + request.messages[-1].text
@@ -179,7 +179,7 @@ async def test_a_compaction_that_fails_is_told(tmp_path: Path) -> None:
     async with stub_of(house) as stub:
         for _ in range(2):
             await play(stub, house.prompt(LONG, "s1"))
-        with pytest.raises(CommandFailedError, match=r"was not compacted: .*no key") as caught:
+        with pytest.raises(CommandFailedError, match=r"Compaction failed: .*no key") as caught:
             await run_line(CommandContext(stub, "s1", str(house.cwd)), "/compact")
         assert caught.value.code == "AUTH"
         assert await texts(stub, "s1") == [LONG, "a", LONG, "b"]
@@ -189,7 +189,7 @@ async def test_stats(here: CommandContext) -> None:
     lines = (await run_line(here, "/stats")).text.splitlines()
     assert lines[0] == f"session    {here.session_id}"
     assert "tool       echo: 1 call, 0.0 s, about 5 tokens" in lines
-    assert any(line.startswith("model      scripted: 3 answers, 1,200 in, 3 out") for line in lines)
+    assert any(line.startswith("model      scripted: 3 requests, 1,200 in, 3 out") for line in lines)
     assert not any(line.startswith(("skipped", "dropped")) for line in lines)
     assert await wrong(here, "/stats all") == "usage: /stats"
 
@@ -200,9 +200,7 @@ async def test_show(here: CommandContext) -> None:
         "[3] assistant\n    b\n\n[4] user\n    more\n\n[5] assistant\n    c"
     )
     made = await here.stub.NewSession(pb.NewSessionRequest(cwd=here.cwd))
-    assert (
-        await run_line(CommandContext(here.stub, made.session_id, here.cwd), "/show")
-    ).text == "nothing was said yet"
+    assert (await run_line(CommandContext(here.stub, made.session_id, here.cwd), "/show")).text == "No messages yet"
 
 
 async def test_show_reads_every_page(house: House, here: CommandContext) -> None:
@@ -217,7 +215,7 @@ async def test_show_reads_every_page(house: House, here: CommandContext) -> None
 
 
 async def test_name(here: CommandContext) -> None:
-    assert await run_line(here, "/name  two  words ") == CommandResult("named the session two  words")
+    assert await run_line(here, "/name  two  words ") == CommandResult("Named this session two  words")
     state = await here.stub.GetState(pb.GetStateRequest(session_id="two  words"))
     assert state.session_id == here.session_id
     assert await wrong(here, "/name") == "usage: /name NAME"
@@ -230,11 +228,11 @@ async def test_name(here: CommandContext) -> None:
 @pytest.mark.parametrize("word", ["s1-first0", "s1-f", "rst0", "Some Name"])
 async def test_resume(here: CommandContext, word: str) -> None:
     await run_line(here, "/name Some Name")
-    assert await run_line(here, f"/resume {word}") == CommandResult("resumed 1-first0", "s1-first0")
+    assert await run_line(here, f"/resume {word}") == CommandResult("Resumed 1-first0", "s1-first0")
 
 
 async def test_a_wrong_resume(house: House, here: CommandContext) -> None:
-    assert "/tree shows them" in await wrong(here, "/resume")
+    assert "/tree lists them" in await wrong(here, "/resume")
     assert await refused(here, "/resume nobody") == "SESSION_UNKNOWN"
     assert await refused(here, "/resume ../../etc/passwd") == "SESSION_UNKNOWN"
     await play(here.stub, house.prompt("x", "s1-first1"))
@@ -248,7 +246,7 @@ async def test_tree(house: House, here: CommandContext) -> None:
     assert [line[:3] for line in shown] == ["1-f", "├─ ", "└─ "]
     assert all(line.endswith("  go") for line in shown)
     elsewhere = CommandContext(here.stub, "", str(house.home))
-    assert (await run_line(elsewhere, "/tree")).text == "there are no saved sessions"
+    assert (await run_line(elsewhere, "/tree")).text == "No saved sessions"
     assert (await run_line(elsewhere, "/tree all")).text.splitlines() == shown
     assert await wrong(here, "/tree everything") == "usage: /tree [all]"
 
@@ -306,15 +304,15 @@ async def test_export_and_import(house: House, here: CommandContext) -> None:
     answer = await run_line(here, "/export kept of it.jsonl")
     path = house.cwd / "kept of it.jsonl"
     data = path.read_bytes()
-    assert answer == CommandResult(f"wrote {path} ({len(data):,} bytes)")
+    assert answer == CommandResult(f"Exported to {path} ({session_format.format_size(len(data))})")
     assert [json.loads(line)["kind"] for line in data.splitlines()][:2] == ["header", "message"]
     assert list(house.cwd.iterdir()) == [path]
     taken = await run_line(here, "/import kept of it.jsonl")
-    check_made(taken, "imported")
+    check_made(taken, "Imported as")
     assert taken.session_id != here.session_id
     assert await texts(here.stub, taken.session_id) == ALL
     path.write_bytes(data + b"torn\n")
-    assert (await run_line(here, f"/import {path}")).text.endswith("; 1 lines could not be read")
+    assert (await run_line(here, f"/import {path}")).text.endswith("; unreadable lines skipped: 1")
 
 
 async def test_export_as_a_page(house: House, here: CommandContext) -> None:
@@ -394,9 +392,9 @@ async def test_a_session_that_is_not_there(here: CommandContext, name: str) -> N
 
 
 async def test_a_command_that_is_not_there(here: CommandContext) -> None:
-    assert await wrong(here, "/brunch") == "there is no command /brunch; did you mean /branch?"
-    assert "there are /branch, /fork" in await wrong(here, "/zzz")
-    assert "there is no command /" in await wrong(here, "/")
+    assert await wrong(here, "/brunch") == "Unknown command /brunch. Did you mean /branch?"
+    assert "Commands: /branch, /fork" in await wrong(here, "/zzz")
+    assert "Unknown command /" in await wrong(here, "/")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

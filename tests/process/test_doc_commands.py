@@ -93,7 +93,7 @@ def as_the_tutorial_says(world: World, out: str) -> None:
     assert (shop / "talk.html").stat().st_size > 1000
     assert '"agentEnd"' in out
     assert len(world.session_files()) >= 8
-    assert [word for word in ("branched: ", "merged with ", "imported: ", "tokens") if word not in out] == []
+    assert [word for word in ("Branched to ", "; continuing in ", "Imported as ", "tokens") if word not in out] == []
 
 
 def command_lines(page: Path) -> Iterator[list[str]]:

@@ -37,25 +37,25 @@ async def asks_again(screen: Screen, what: str) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("/new", "a new session"),
-        ("/thinking high", "thinking: high"),
+        ("/new", "Started a new session"),
+        ("/thinking high", "Thinking: high"),
         ("/thinking", "usage: /thinking off|minimal|"),
-        ("/permissions plan", "permissions: plan"),
-        ("/permissions x", "/permissions takes auto|ask|deny|plan, not 'x'"),
+        ("/permissions plan", "Permissions: plan"),
+        ("/permissions x", "/permissions must be one of: auto, ask, deny, plan; got 'x'"),
         ("/permissions", "No calls are allowed beyond what the mode and the rules allow."),
         ("/permissions list", "No calls are allowed beyond what the mode and the rules allow."),
         ("/permissions revoke", "revoke needs the number of a call"),
         ("/permissions revoke 1", "'1' is not the number of an allowed call: no call is allowed"),
         ("/permissions list 1", "'list 1' is not `list` or `revoke N`"),
-        ("/dry-run", "dry run: on, nothing is changed"),
-        ("/dry-run off", "dry run: off"),
-        ("/name A name", "named the session A name"),
+        ("/dry-run", "Dry run: on (nothing will be changed)"),
+        ("/dry-run off", "Dry run: off"),
+        ("/name A name", "Named this session A name"),
         ("/resume", "run /tree to list sessions, then /resume SESSION"),
         ("/merge", "run /tree to list sessions, then /merge SESSION [--summary]"),
         ("/rebase", "run /show to list messages, then /rebase INDEX... [--squash]"),
-        ("/tree", "(nothing said yet)"),
-        ("/show", "nothing was said yet"),
-        ("/reload", "nothing was said yet"),
+        ("/tree", "(no messages yet)"),
+        ("/show", "No messages yet"),
+        ("/reload", "No messages yet"),
         ("/copy", "Nothing to copy yet: there is no answer."),
         ("/branch\t7", "yarrow: "),
         ("!", "usage: !COMMAND, !!COMMAND to hide it from the model"),
@@ -108,7 +108,7 @@ async def test_models_are_listed_one_a_line_and_one_is_taken(world: World) -> No
             screen.send("/model\r")
             await asks_again(screen, "mock/m (in use)\nmock/other/one")
             screen.send("/model mock/other/one\r")
-            await asks_again(screen, "the model is now mock/other/one")
+            await asks_again(screen, "Model: mock/other/one")
             screen.send("hi\r")
             await asks_again(screen, "by the other")
             assert server.prompts[-1]["model"] == "other/one"
@@ -120,11 +120,11 @@ async def test_a_new_session_has_its_own_messages_and_the_place_of_the_old(world
         screen.send("one\r")
         await asks_again(screen, "first answer")
         screen.send("/new\r")
-        await asks_again(screen, "a new session")
+        await asks_again(screen, "Started a new session")
     path = next(path for path in world.session_files() if "first answer" in path.read_text())
     async with talking(world, "-r", path.stem) as screen:
         screen.send("/new\r")
-        await asks_again(screen, "a new session")
+        await asks_again(screen, "Started a new session")
         screen.send("!pwd\r")
         await asks_again(screen, f"\n{world.project}")
 
@@ -137,7 +137,7 @@ async def test_a_shell_command(world: World, sign: str, *, is_told: bool) -> Non
         await asks_again(screen, "one\nred")
         await asks_again(screen, "no-end\n[exit code 3]")
         screen.send("/show\r")
-        await asks_again(screen, "I ran the tool bash" if is_told else "nothing was said yet")
+        await asks_again(screen, "I ran the tool bash" if is_told else "No messages yet")
 
 
 async def test_a_shell_command_outside_the_sandbox(world: World) -> None:

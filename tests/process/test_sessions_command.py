@@ -82,8 +82,8 @@ async def test_none(world: World) -> None:
     for words in ([], ["list"], ["all"], ["search", "x", "--json"]):
         ended = await world.run("sessions", *words)
         assert (ended.code, ended.out) == (0, "")
-        assert ended.err == ("yarrow: no session holds 'x', nor does a name of one\n" if "x" in words else "")
-    assert (await world.run("sessions", "tree")).out == "there are no saved sessions\n"
+        assert ended.err == ('yarrow: No sessions match "x"\n' if "x" in words else "")
+    assert (await world.run("sessions", "tree")).out == "No saved sessions\n"
     assert not world.session_files()
 
 
@@ -106,7 +106,7 @@ async def test_search(world: World, told: str) -> None:
     assert (await world.run("sessions", "search", "what", "is")).out == f"{row}\n"
     nothing = await world.run("sessions", "search", "zebra")
     assert (nothing.code, nothing.out) == (0, "")
-    assert nothing.err == "yarrow: no session holds 'zebra', nor does a name of one\n"
+    assert nothing.err == 'yarrow: No sessions match "zebra"\n'
     (entry,) = (await world.run("sessions", "search", "look", "--json")).lines
     assert (entry["sessionId"], entry["found"]) == (told, "Let me look.")
     assert (await world.run("sessions", "name", told, "The Zebra Crossing")).code == 0
@@ -136,20 +136,20 @@ async def test_each_word_about_one_session(world: World, told: str, tmp_path: Pa
         "[0] user\n    what is here?\n\n[1] assistant\n    Let me"
     )
     assert (await world.run("sessions", "stats", part)).out.startswith(f"session    {told}\n")
-    assert (await world.run("sessions", "name", part, "a name")).out == "named the session a name\n"
-    assert (await world.run("sessions", "branch", "a name", "0")).out.startswith("branched: ")
-    assert (await world.run("sessions", "fork", told)).out.startswith("forked: ")
-    assert (await world.run("sessions", "rebase", part, "0", "3")).out.startswith("rebased: ")
+    assert (await world.run("sessions", "name", part, "a name")).out == "Named this session a name\n"
+    assert (await world.run("sessions", "branch", "a name", "0")).out.startswith("Branched to ")
+    assert (await world.run("sessions", "fork", told)).out.startswith("Forked to ")
+    assert (await world.run("sessions", "rebase", part, "0", "3")).out.startswith("Rebased to ")
     branch = next(
         path
         for path in world.session_files()
         if load_session(path).header.parent_id and texts(path) == ["what is here?"]
     )
     merged = await world.run("sessions", "merge", branch.stem, told)
-    assert merged.out.startswith(f"merged with {part}: ")
+    assert merged.out.startswith(f"Merged {part}; continuing in ")
     assert merged.out.endswith("\n\nLet me look.\n")
     target = tmp_path / "x.html"
-    assert (await world.run("sessions", "export", part, str(target))).out.startswith(f"wrote {target}")
+    assert (await world.run("sessions", "export", part, str(target))).out.startswith(f"Exported to {target}")
     assert len(world.session_files()) == 5
     tree = (await world.run("sessions", "tree")).out.splitlines()
     assert len(tree) == 5
@@ -163,11 +163,11 @@ async def test_import_and_delete(world: World, told: str, tmp_path: Path) -> Non
     target = tmp_path / "my export.jsonl"
     assert (await world.run("sessions", "export", told, str(target))).code == 0
     taken = (await world.run("sessions", "import", str(target))).out
-    assert taken.startswith("imported: the session is now ")
+    assert taken.startswith("Imported as ")
     made = taken.split()[-1]
     assert texts(file_of(world, made)) == texts(file_of(world, told))
     gone = await world.run("sessions", "delete", made, told[-8:])
-    assert (gone.code, gone.out) == (0, f"deleted {made}\ndeleted {told[-8:]}\n")
+    assert (gone.code, gone.out) == (0, f"Deleted {made}\nDeleted {told[-8:]}\n")
     assert not world.session_files()
     assert (await world.run("sessions", "delete", made)).code == 2
 
@@ -187,7 +187,7 @@ async def test_a_delete_of_which_one_is_unknown_deletes_none(world: World, told:
         (["merge"], 2, "usage: yarrow sessions merge ID SESSION [--summary]"),
         (["show", "nobody-there"], 2, "'nobody-there'; run yarrow sessions all to list them"),
         (["show", "../../../etc/passwd"], 2, "etc/passwd"),
-        (["branch", "SELF", "x"], 2, "'x' is not the index of a message"),
+        (["branch", "SELF", "x"], 2, "'x' is not a message index"),
         (["branch", "SELF", "99"], 2, "yarrow: there is no message 99 in this session: they are counted 0 to 3, or -1"),
         (["rebase", "SELF", "99"], 2, "yarrow: there is no message 99 in this session: they are counted 0 to 3\n"),
         (["merge", "SELF", "SELF"], 2, " is this session: name another"),
@@ -302,7 +302,7 @@ async def test_a_command_in_the_place_of_a_prompt(world: World, told: str) -> No
     assert (header["cwd"], header["versions"]["protocol"]) == (str(world.project), "yarrow.v1")
     made = answer["sessionId"]
     assert (answer["type"], answer["name"]) == ("command", "branch")
-    assert answer["text"] == f"branched: the session is now {made[-8:]}"
+    assert answer["text"] == f"Branched to {made[-8:]}"
     assert texts(file_of(world, made)) == ["what is here?", "Let me look."]
     assert [one["sessionId"] for one in (await world.run("-r", told, "--json", "/stats")).lines] == [told, told]
     assert texts(file_of(world, told))[-1] == "Nothing."
@@ -313,9 +313,9 @@ async def test_commands_about_no_session(world: World, told: str) -> None:
     header, answer = (await world.run("--json", "/tree all")).lines
     assert (header["type"], header["sessionId"], answer["sessionId"]) == ("header", "", "")
     assert told[-8:] in answer["text"]
-    assert (await world.run(f"/resume {told[-8:]}")).out == f"resumed {told[-8:]}\n"
+    assert (await world.run(f"/resume {told[-8:]}")).out == f"Resumed {told[-8:]}\n"
     assert (await world.run("--export", "out.jsonl")).code == 0
-    assert (await world.run("/import out.jsonl")).out.startswith("imported: ")
+    assert (await world.run("/import out.jsonl")).out.startswith("Imported as ")
     assert len(world.session_files()) == 2
 
 
@@ -324,7 +324,7 @@ async def test_commands_about_no_session(world: World, told: str) -> None:
     [
         (["/stats"], 2, "needs a session: use -r ID, or -c for the latest"),
         (["-r", "nobody-there", "/stats"], 2, "nobody-there"),
-        (["-c", "/branch x"], 2, "is not the index"),
+        (["-c", "/branch x"], 2, "is not a message index"),
         (["-c", "/branch 99"], 2, "99"),
         (["-c", "/fork it"], 2, "usage: /fork"),
         (["-c", "/compact"], 1, "nothing can be compacted"),
@@ -353,7 +353,7 @@ async def test_the_same_through_a_service_that_runs(world: World, told: str, tmp
         assert (await world.run(*attach, "--export", "x.jsonl", "-r", told)).code == 0
         assert load_session(world.project / "x.jsonl").header.id == told
         taken = await world.run("sessions", "import", "x.jsonl", *attach)
-        assert taken.out.startswith("imported: ")
+        assert taken.out.startswith("Imported as ")
         assert (await world.run("sessions", "delete", taken.out.split()[-1], *attach)).code == 0
         refused = await world.run("sessions", "show", "nobody-there", *attach)
         assert (refused.code, refused.out) == (2, "")
@@ -495,7 +495,7 @@ async def test_case_S_11_a_resumed_session_works_in_its_own_directory(world: Wor
 async def test_words_with_dashes_belong_to_the_command(world: World, told: str) -> None:
     made = await world.run("sessions", "rebase", told, "0", "--squash")
     assert made.code == 0, made.err
-    assert made.out.startswith("rebased: ")
+    assert made.out.startswith("Rebased to ")
     wrong = await world.run("sessions", "rebase", told, "0", "--squish")
     assert (wrong.code, "--squish" in wrong.err) == (2, True)
     wrong = await world.run("hello", "--squash")
@@ -563,7 +563,7 @@ async def test_a_command_behind_a_flag_is_a_command(world: World, told: str, tmp
     assert row.startswith(told[-8:])
     assert (await world.run("-m", "mock-2", "doctor", "json")).code == 2
     async with served(world, tmp_path) as socket:
-        assert (await world.run("--attach", socket, "sessions", "delete", told)).out == f"deleted {told[-8:]}\n"
+        assert (await world.run("--attach", socket, "sessions", "delete", told)).out == f"Deleted {told[-8:]}\n"
 
 
 async def test_a_command_of_the_terminal_ui_goes_to_no_model(world: World, told: str) -> None:

@@ -33,13 +33,13 @@ async def test_the_tree_is_narrowed_and_each_of_its_keys_does_its_work(world: Wo
         await screen.until("first answer")
         await screen.until("ready")
         screen.send("/name Orchard\r")
-        await screen.until("named the session Orchard")
+        await screen.until("Named this session Orchard")
         screen.send("/new\r")
-        await screen.until("a new session")
+        await screen.until("Started a new session")
         screen.send("pears\r")
         await screen.until(lambda _: screen.text.count("answer") == 2)
         await screen.until("ready")
-        for key, said in {"\r": "resumed", "f": "forked", "b": "branched"}.items():
+        for key, said in {"\r": "Resumed", "f": "Forked to", "b": "Branched to"}.items():
             await in_view(screen, "/tree", "R rebase")
             screen.send("/Orch")
             await screen.until(lambda _: "Orchard" in screen.text and "pears" not in screen.text)
@@ -51,7 +51,7 @@ async def test_the_tree_is_narrowed_and_each_of_its_keys_does_its_work(world: Wo
                 await at_row(screen, "Orchard")
                 screen.send(key)
             await left(screen)
-            await screen.until(f"{said}: the session is now")
+            await screen.until(f"{said} ")
         await in_view(screen, "/tree", "R rebase")
         screen.send("r")
         await screen.until("Make a session of these messages")
@@ -63,7 +63,7 @@ async def test_the_tree_is_narrowed_and_each_of_its_keys_does_its_work(world: Wo
         await screen.until(lambda _: "[ ]" not in screen.text)
         screen.send("\r")
         await left(screen)
-        await screen.until("rebased: the session is now")
+        await screen.until("Rebased to ")
 
 
 async def at_row(screen: Screen, text: str) -> None:
@@ -85,7 +85,7 @@ async def test_rebase_takes_calls_and_their_results_together(world: World) -> No
         await screen.until(lambda _: screen.text.count("[ ]") == 2)
         screen.send("\r")
         await left(screen)
-        await screen.until("rebased")
+        await screen.until("Rebased to")
         screen.send("/show\r")
         await screen.until("there was no tool call yet")
 
@@ -108,9 +108,9 @@ async def test_merge_compact_resume_and_stats(world: World) -> None:
         await screen.until(lambda _: re.search(r"/merge [0-9a-f]{8}|other work", screen.text))
         screen.send("\x03")
         screen.send(f"/merge {other.rpartition('_')[2][-8:]}\r")
-        await screen.until(lambda _: re.search(r"merged with|no session", screen.text))
+        await screen.until(lambda _: re.search(r"Merged|no session", screen.text))
         screen.send("/compact\r")
-        await screen.until(lambda _: re.search(r"compacted the context|error: ", screen.text))
+        await screen.until(lambda _: re.search(r"Compacted the context|error: ", screen.text))
         screen.send("/stats\r")
         await screen.until("tokens")
 
@@ -145,7 +145,7 @@ async def test_merge_lets_a_session_be_chosen_and_tells_how_long_it_takes(world:
             await screen.until("one thing after the other: Esc gives up what goes on")
             screen.send("\x03")
             gate.set()
-            await screen.until(lambda _: re.search(r"merged with \w{8}: the session is now", screen.text))
+            await screen.until(lambda _: re.search(r"Merged \w{8}; continuing in", screen.text))
             await screen.until("ready")
 
 
@@ -221,7 +221,11 @@ async def test_what_a_run_blocks_says_so_and_the_line_is_kept(world: World, line
         screen.send("go\r")
         await screen.until("working")
         screen.send(f"{line}\r")
-        await screen.until(lambda _: re.search(r"error: |the session is now|the model is now", screen.text))
+        await screen.until(
+            lambda _: re.search(
+                r"error: |continuing in|Branched to|Forked to|Rebased to|Imported as|Resumed|Model: ", screen.text
+            )
+        )
         allowed = "error: " not in screen.text
         assert allowed or screen.editor == [line]
         screen.send("\x03/stats\r")
@@ -236,13 +240,13 @@ async def test_turning_to_another_session_leaves_a_run_going(world: World) -> No
         screen.send("go\r")
         await screen.until("working")
         screen.send("/new\r")
-        await screen.until("a new session")
+        await screen.until("Started a new session")
         await screen.until("ready")
         await in_view(screen, "/tree", "R rebase")
         await at_row(screen, " go")
         screen.send("\r")
         await left(screen)
-        await screen.until("resumed: the session is now")
+        await screen.until("Resumed ")
         await screen.until("thinking")
         gate.set()
         await screen.until("working and done")

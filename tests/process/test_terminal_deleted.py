@@ -10,7 +10,7 @@ from doubles.screen import Screen
 from doubles.serving import served
 from doubles.world import World
 
-SAID = "the session was deleted elsewhere"
+SAID = "This session was deleted elsewhere"
 
 
 async def delete(world: World, *where: str) -> None:
@@ -27,12 +27,12 @@ async def test_what_is_sent_then_begins_another_session_and_is_seen(world: World
         async with served(world, socket), Screen(world, *flags, size=(140, 30)) as screen:
             await screen.ready()
             screen.send("/dry-run on\r")
-            await screen.until("dry run: on")
+            await screen.until("Dry run: on")
             screen.send("first\r")
             await screen.until("the first")
             await delete(world)
             screen.send("/name Gone\r")
-            await screen.until(f"{SAID}: /new begins another")
+            await screen.until(f"{SAID}. Send a text or run /new")
             screen.send("\x03second\r")
             await screen.until("half of it")
             assert SAID in screen.text
@@ -60,7 +60,7 @@ async def test_a_service_that_deletes_it_tells_who_watches(world: World) -> None
             await delete(world, *flags)
             await screen.until("the session was deleted")
             screen.send("!echo by hand\r")
-            await screen.until(f"{SAID}: the model")
+            await screen.until(f"{SAID}. Your text")
             await screen.until(lambda seen: re.search(r"(?s)!echo by hand.*by hand\s.*ready", seen.text))
             screen.send("second\r")
             await screen.until("the second")
@@ -75,10 +75,10 @@ async def test_line_by_line_it_is_said_too(world: World) -> None:
             await screen.until("the first")
             await delete(world)
             screen.send("/name Gone\r")
-            await screen.until(f"{SAID}: /new begins another")
+            await screen.until(f"{SAID}. Send a text or run /new")
             screen.send("second\r")
             await screen.until("the second")
-            assert f"{SAID}: the model knows nothing" in screen.text
+            assert f"{SAID}. Your text starts a new session; the model does not know" in screen.text
     assert "first" not in str(server.prompts[-1]["messages"])
     (left,) = world.session_files()
     assert '"dryRun":true' in left.read_text()

@@ -84,7 +84,7 @@ async def test_case_U_04_what_a_person_pastes_names_and_says(world: World, line:
         await screen.until("the end")
         screen.paste(line)
         screen.send(" \r")
-        await screen.until(lambda _: re.search(r"named|no session|cannot|there is no|the model|another", screen.text))
+        await screen.until(lambda _: re.search(r"Named|no session|cannot|Unknown command|Model: |another", screen.text))
         screen.send("\x03/tree\r")
         await screen.until("R rebase")
         screen.send("\x03")

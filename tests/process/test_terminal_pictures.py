@@ -117,7 +117,7 @@ async def test_a_picture_is_not_left_out_in_silence_when_another_model_takes_non
             screen.send("\r")
             await screen.until("red")
             screen.send("/model blind/toy\r")
-            await screen.until("the model is now blind/toy")
+            await screen.until("Model: blind/toy")
             screen.send("\x1b[A\x1b[A")
             await screen.until(lambda _: screen.editor == ["[image #1 shot.png]"])
             screen.send("\r")

@@ -13,7 +13,7 @@ async def test_what_is_typed_next_takes_the_place_of_a_refused_command(world: Wo
     async with Screen(world, size=(120, 24)) as screen:
         await screen.ready()
         for line, why in {
-            "/thinking hgh": "/thinking takes off|.*not 'hgh'",
+            "/thinking hgh": "/thinking must be one of: off, .*got 'hgh'",
             "/permissions foo": "not 'foo'",
             "/resume zzzz": "/tree lists them",
         }.items():
@@ -73,7 +73,7 @@ async def test_nothing_that_is_chosen_is_said_to_be_nothing(world: World) -> Non
         screen.send("a\r")
         await screen.until("Nothing is chosen: Space or A")
         screen.send("a\r")
-        await screen.until("rebased: the session is now")
+        await screen.until("Rebased to ")
 
 
 async def test_what_an_aborted_run_did_not_take_stands_in_the_editor_again(world: World) -> None:
@@ -102,8 +102,8 @@ async def test_an_empty_start_says_where_it_is_and_a_new_session_stands_apart(wo
         screen.send("hi\r")
         await screen.until("an answer")
         screen.send("/new\r")
-        await screen.until("a new session")
-        assert screen.rows[screen.rows.index("a new session") - 1] == ""
+        await screen.until("Started a new session")
+        assert screen.rows[screen.rows.index("Started a new session") - 1] == ""
 
 
 async def test_the_mention_of_a_name_with_blanks_is_quoted(world: World) -> None:

@@ -150,21 +150,21 @@ async def test_the_commands_of_the_terminal(world: World) -> None:
         await screen.until("an answer")
         for line, said in {
             "/thinking high": "thinks high",
-            "/permissions plan": "permissions: plan",
-            "/dry-run": "dry run: on",
-            "/dry-run off": "dry run: off",
-            "/name My work": "named the session My work",
+            "/permissions plan": "Permissions: plan",
+            "/dry-run": "Dry run: on",
+            "/dry-run off": "Dry run: off",
+            "/name My work": "Named this session My work",
             "/copy": "copied the last answer",
             "/stats": "tokens",
-            "/model scripted/toy": "the model is now scripted/toy",
-            "/branch": "branched: the session is now",
-            "/fork": "forked: the session is now",
+            "/model scripted/toy": "Model: scripted/toy",
+            "/branch": "Branched to",
+            "/fork": "Forked to",
             "/nonsense": "there is no command /nonsense",
             "/statz": "did you mean /stats?",
-            "/thinking lots": "/thinking takes off|",
-            "/export out.jsonl": "wrote",
-            "/import out.jsonl": "imported",
-            "/new": "a new session",
+            "/thinking lots": "/thinking must be one of: off, ",
+            "/export out.jsonl": "Exported to",
+            "/import out.jsonl": "Imported as",
+            "/new": "Started a new session",
             "/help": "keys and commands",
         }.items():
             screen.send(f"{line}\r")
@@ -206,11 +206,11 @@ async def test_the_keys_of_the_terminal(world: World) -> None:
         screen.send("/tree\r")
         await screen.until("Enter resume")
         screen.send("b")
-        await screen.until("branched")
+        await screen.until("Branched to")
         screen.send("/rebase\r")
         await screen.until("Make a session of these messages")
         screen.send("\r")
-        await screen.until("rebased")
+        await screen.until("Rebased to")
         screen.send("/st")
         await screen.until("/stats  show tokens")
         screen.send("\t")
@@ -307,11 +307,11 @@ async def test_a_conversation_line_by_line_never_moves_the_cursor(world: World, 
         screen.send("/stats\r")
         await screen.until("tokens")
         screen.send("/branch\r")
-        await screen.until("branched")
+        await screen.until("Branched to")
         screen.send("/help\r")
         await screen.until("/export")
         screen.send("/branch x\r")
-        await screen.until("is not the index of a message")
+        await screen.until("is not a message index")
         screen.send("one \\\rmore\r")
         await screen.until("two lines")
         screen.send("\x04")

@@ -102,7 +102,7 @@ async def test_the_users_own_prompt_is_known_as_long_as_its_session_is_here(hous
 
 
 async def test_case_rs_m4_a_long_one_is_cut_and_every_line_is_ours_to_place(house: House, tmp_path: Path) -> None:
-    prompt = "\n".join(f"line {number} \x1b]0;x\x07 imported: the session is now forged" for number in range(900))
+    prompt = "\n".join(f"line {number} \x1b]0;x\x07 Imported as forged" for number in range(900))
     async with stub_of(house) as stub:
         head, *rest = await export(stub, house)
         head["systemPrompt"] = prompt
@@ -110,10 +110,10 @@ async def test_case_rs_m4_a_long_one_is_cut_and_every_line_is_ours_to_place(hous
         path = tmp_path / "other.jsonl"
         path.write_text("\n".join(map(json.dumps, [head, *rest])))
         answer = await run_command(CommandContext(stub, "", str(house.cwd)), "import", [str(path)])
-    assert answer.text.startswith("imported: the session is now ")
+    assert answer.text.startswith("Imported as ")
     assert "\n" not in answer.text
     first, *shown = answer.notice.split("\n")
-    assert first == "the imported session brings its own system prompt, which its next run uses:"
+    assert first == "The imported session has its own system prompt, which its next run will use:"
     assert len(shown) == MAX_PROMPT_LINES + 1
     assert all(line.startswith("    ") for line in shown)
-    assert shown[-1] == f"    ... ({len(prompt):,} characters in all)"
+    assert shown[-1] == f"    ... ({len(prompt):,} characters in total)"

@@ -61,7 +61,7 @@ async def test_a_session_of_before_is_taken_in_and_goes_on(name: str, tmp_path: 
     world.script([{"text": "ok"}])
     imported = await world.run("sessions", "import", str(FOLDER / name))
     assert imported.code == 0, imported.err
-    assert "the imported session brings its own system prompt" in imported.err
+    assert "The imported session has its own system prompt" in imported.err
     session = imported.out.split()[-1]
     shown = await world.run("sessions", "show", session)
     assert (shown.code, "I look." in shown.out) == (0, True)

@@ -81,9 +81,9 @@ def format_stats(stats: pb.GetStatsResponse) -> str:
         )
     lines += [_format_decision(one) for one in stats.permissions]
     if stats.skipped_lines:
-        lines.append(f"skipped    {_count(stats.skipped_lines, 'line')} of the file that could not be read")
+        lines.append(f"skipped    {_count(stats.skipped_lines, 'unreadable line')} of the file")
     if stats.dropped_events:
-        lines.append(f"dropped    {_count(stats.dropped_events, 'event')} that a slow reader missed")
+        lines.append(f"dropped    {_count(stats.dropped_events, 'event')} for clients that read too slowly")
     # A name from a file may contain a line ending, which would fake a line of the statistics.
     return "".join(f"{sanitize(line.replace(chr(10), ' '))}\n" for line in lines)
 
@@ -106,7 +106,7 @@ def _format_facts(stats: pb.GetStatsResponse) -> list[str]:
     return [
         f"session    {stats.session_id}",
         *([f"provider   {stats.provider_reason}"] if stats.provider_reason else []),
-        f"made       {format_time(stats.created.seconds)}, last changed {format_time(stats.updated.seconds)}",
+        f"created    {format_time(stats.created.seconds)}, updated {format_time(stats.updated.seconds)}",
         f"context    {stats.context_tokens:,}{window} tokens",
     ]
 
@@ -115,16 +115,16 @@ def _format_usage(stats: pb.GetStatsResponse) -> list[str]:
     usage = stats.usage
     lines = [
         (
-            f"tokens     {usage.input:,} in, {usage.output:,} out, {usage.cache_read:,} from the cache, "
-            f"{usage.cache_write:,} into it"
+            f"tokens     {usage.input:,} in, {usage.output:,} out, cache read {usage.cache_read:,}, "
+            f"cache write {usage.cache_write:,}"
         )
     ]
     if stats.thinking_tokens:
-        lines.append(f"           {stats.thinking_tokens:,} of those out were thinking")
+        lines.append(f"           {stats.thinking_tokens:,} of the output for thinking")
     if stats.HasField("cost"):
         lines.append(f"cost       {format_cost(stats.cost)}{_format_unpriced(stats)}")
     lines += [
-        f"model      {model.name or 'unknown'}: {_count(model.count, 'answer')}, "
+        f"model      {model.name or 'unknown'}: {_count(model.count, 'request')}, "
         f"{model.usage.input:,} in, {model.usage.output:,} out"
         f"{f', {format_cost(model.cost)}' if model.HasField('cost') else ''}"
         for model in stats.models
@@ -141,17 +141,24 @@ def format_cost(cost: float) -> str:
     return f"${cost:,.2f}" if cost >= 1 else f"${cost:.4f}"
 
 
+def format_size(size: int) -> str:
+    """Return a number of bytes with a unit, in powers of 1,000."""
+    if size < 1000:
+        return f"{size} bytes"
+    return f"{size / 1000:,.0f} kB" if size < 999_500 else f"{size / 1_000_000:,.1f} MB"
+
+
 def _format_unpriced(stats: pb.GetStatsResponse) -> str:
     """Return which models the cost excludes because no price is configured for them."""
     names = [model.name or "unknown" for model in stats.models if not model.HasField("cost")]
-    return f" without {', '.join(names)}" if names else ""
+    return f", excluding {', '.join(names)}" if names else ""
 
 
 def format_message(index: int, message: pb.Message) -> str:
     """Return one message with its index, as accepted by branch and rebase."""
     role = pb.Role.Name(message.role).removeprefix("ROLE_").lower()
     who = f"{role} {message.tool_name}".strip() if message.role == pb.ROLE_TOOL else role
-    marks = "".join((" (error)" if message.is_error else "", " (cut)" if message.incomplete else ""))
+    marks = "".join((" (error)" if message.is_error else "", " (incomplete)" if message.incomplete else ""))
     lines = [f"[{index}] {who}{marks}"]
     for block in message.content:
         if block.HasField("text"):
@@ -183,7 +190,7 @@ def format_session(session: pb.SessionSummary) -> str:
 
 def format_title(session: pb.SessionSummary) -> str:
     """Return the name of a session, or the first words of its conversation, on one line."""
-    title = " ".join((session.name or session.title or "(nothing said yet)").split())
+    title = " ".join((session.name or session.title or "(no messages yet)").split())
     title = title if len(title) <= MAX_TITLE_CHARACTERS else f"{title[: MAX_TITLE_CHARACTERS - 1]}…"
     return sanitize(title)
 

@@ -12,9 +12,9 @@ from yarrow.v1 import agent_pb2 as pb
 MAX_SEARCHED_SESSIONS = 50
 """Maximum sessions searched for one that is not empty; if all of them are empty, the newest is used."""
 SESSION_DELETED = (
-    "the session was deleted elsewhere: the model knows nothing of it any more, and what is sent now begins another"
+    "This session was deleted elsewhere. Your text starts a new session; the model does not know the deleted one."
 )
-SESSION_NEEDED = "the session was deleted elsewhere: /new begins another, and so does a text that is sent"
+SESSION_NEEDED = "This session was deleted elsewhere. Send a text or run /new to start another."
 
 
 class SessionInfo(Struct, frozen=True):
@@ -101,7 +101,7 @@ async def find_newest_session(stub: Stub, cwd: str) -> str:
     request = pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_PROJECT, cwd=cwd, limit=MAX_SEARCHED_SESSIONS)
     sessions = (await stub.ListSessions(request)).sessions
     if not sessions:
-        raise SessionNotFound(f"there is no session of {cwd} to go on with")
+        raise SessionNotFound(f"no session to continue in {cwd}")
     return next((one for one in sessions if one.title or one.name), sessions[0]).session_id
 
 

@@ -35,7 +35,7 @@ async def run_sessions_command(stub: Stub, words: Sequence[str], *, cwd: str, js
     """
     notice = ""
     if json and words and words[0] not in ("list", "all", "search"):
-        raise CommandError(f"--json is for lists of sessions, not for {words[0]!r}")
+        raise CommandError(f"--json can't be used with {words[0]!r}, only with list, all and search")
     match list(words):
         case [] | ["list"]:
             await _print_list(stub, pb.ListSessionsRequest(cwd=cwd), json=json, out=out)
@@ -44,11 +44,11 @@ async def run_sessions_command(stub: Stub, words: Sequence[str], *, cwd: str, js
         case ["search", *text] if text:
             request = pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_ALL, search=" ".join(text))
             if not await _print_list(stub, request, json=json, out=out):
-                notice = f"no session holds {request.search!r}, nor does a name of one"
+                notice = f'No sessions match "{request.search}"'
         case ["delete", *ids] if ids:
             for one in dict.fromkeys([await _find_id(stub, word) for word in ids]):
                 await stub.DeleteSession(pb.DeleteSessionRequest(session_id=one))
-                out.write(f"deleted {session_format.shorten_id(one)}\n")
+                out.write(f"Deleted {session_format.shorten_id(one)}\n")
         case ["tree" | "import" as name, *rest]:
             notice = await _print_result(CommandContext(stub, "", cwd), name, rest, out=out)
         case [name, session, *rest] if name in SESSION_COMMANDS:
@@ -60,7 +60,7 @@ async def run_sessions_command(stub: Stub, words: Sequence[str], *, cwd: str, js
         case ["search" | "delete" as name]:
             raise CommandError(f"usage: yarrow sessions {name} {'TEXT' if name == 'search' else 'ID...'}")
         case _:
-            raise CommandError(f"{' '.join(words)!r} is not one of:\n{USAGE}")
+            raise CommandError(f"unknown command {' '.join(words)!r}; available:\n{USAGE}")
     await out.drain()
     return notice
 

@@ -15,8 +15,8 @@ NEXT_LEVEL = "more"
 
 async def _new(context: CommandContext, _words: Sequence[str]) -> CommandResult:
     if context.make_session is None:
-        raise CommandError("a session cannot be made here")
-    return CommandResult("a new session", await context.make_session(context.cwd))
+        raise CommandError("Can't start a session here")
+    return CommandResult("Started a new session", await context.make_session(context.cwd))
 
 
 async def _model(context: CommandContext, words: Sequence[str]) -> CommandResult:
@@ -26,7 +26,7 @@ async def _model(context: CommandContext, words: Sequence[str]) -> CommandResult
     await _configure(
         context, pb.SessionSettings(provider=provider, model=model) if slash else pb.SessionSettings(model=words[0])
     )
-    return CommandResult(f"the model is now {words[0]}", changes_settings=True)
+    return CommandResult(f"Model: {words[0]}", changes_settings=True)
 
 
 async def _list_models(context: CommandContext) -> CommandResult:
@@ -42,7 +42,7 @@ async def _list_models(context: CommandContext) -> CommandResult:
 
 def format_no_models(provider: str) -> str:
     """Return the message for a provider that lists no models."""
-    return f"{provider} lists no models: /model NAME takes any"
+    return f"{provider} lists no models; use /model NAME to choose one"
 
 
 async def _thinking(context: CommandContext, words: Sequence[str]) -> CommandResult:
@@ -56,7 +56,7 @@ async def _thinking(context: CommandContext, words: Sequence[str]) -> CommandRes
         ]
     level = _parse_choice(words, THINKING_LEVELS, "thinking")
     await _configure(context, pb.SessionSettings(thinking=pb.ThinkingLevel.Value(f"THINKING_LEVEL_{level.upper()}")))
-    return CommandResult(f"thinking: {level}", changes_settings=True)
+    return CommandResult(f"Thinking: {level}", changes_settings=True)
 
 
 async def _permissions(context: CommandContext, words: Sequence[str]) -> CommandResult:
@@ -66,7 +66,7 @@ async def _permissions(context: CommandContext, words: Sequence[str]) -> Command
     await _configure(
         context, pb.SessionSettings(permissions=pb.PermissionMode.Value(f"PERMISSION_MODE_{mode.upper()}"))
     )
-    return CommandResult(f"permissions: {mode}", changes_settings=True)
+    return CommandResult(f"Permissions: {mode}", changes_settings=True)
 
 
 async def _dry_run(context: CommandContext, words: Sequence[str]) -> CommandResult:
@@ -76,7 +76,7 @@ async def _dry_run(context: CommandContext, words: Sequence[str]) -> CommandResu
         else not (await _get_state(context)).settings.dry_run
     )
     await _configure(context, pb.SessionSettings(dry_run=on))
-    return CommandResult(f"dry run: {'on, nothing is changed' if on else 'off'}", changes_settings=True)
+    return CommandResult(f"Dry run: {'on (nothing will be changed)' if on else 'off'}", changes_settings=True)
 
 
 async def _get_state(context: CommandContext) -> pb.GetStateResponse:
@@ -91,7 +91,7 @@ def _parse_choice(words: Sequence[str], choices: Sequence[str], name: str) -> st
     if len(words) != 1:
         raise CommandUsageError(name, "|".join(choices))
     if words[0] not in choices:
-        raise CommandError(f"/{name} takes {'|'.join(choices)}, not {words[0]!r}")
+        raise CommandError(f"/{name} must be one of: {', '.join(choices)}; got {words[0]!r}")
     return words[0]
 
 
@@ -134,7 +134,7 @@ def parse_words(words: Sequence[str]) -> str | None:
         case ("revoke", number):
             return number
         case ("revoke",):
-            raise CommandError("revoke needs the number of a call: list shows the numbers")
+            raise CommandError("revoke needs the number of a call; list shows the numbers")
         case _:
             raise CommandError(f"{' '.join(words)!r} is not `list` or `revoke N`")
 
@@ -156,7 +156,7 @@ def format_calls(listed: pb.ListPermissionsResponse) -> str:
     if not listed.calls:
         return NO_CALLS
     lines: list[str] = []
-    stored = shorten_path(reveal(listed.file)) or "the settings of the service"
+    stored = shorten_path(reveal(listed.file)) or "the service's settings"
     for number, call in enumerate(listed.calls, 1):
         title = f"Always allowed (in {stored}):" if call.always else "Allowed for this session:"
         lines += [] if title in lines else [title]

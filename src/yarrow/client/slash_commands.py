@@ -47,8 +47,8 @@ async def run_command(
     command = (COMMANDS if table is None else table).get(name)
     if command is None:
         near = find_nearest(name)
-        hint = f"did you mean /{near}?" if near else f"there are /{', /'.join(COMMANDS)}"
-        raise CommandError(f"there is no command /{name}; {hint}")
+        hint = f"Did you mean /{near}?" if near else f"Commands: /{', /'.join(COMMANDS)}"
+        raise CommandError(f"Unknown command /{name}. {hint}")
     if len(words) > command.max_words:
         raise CommandUsageError(name, command.usage)
     return await command.run(context, words)
@@ -69,25 +69,25 @@ def find_nearest(name: str, others: Iterable[str] = ()) -> str:
 
 
 async def _branch(context: CommandContext, words: Sequence[str]) -> CommandResult:
-    index = _parse_number(words[0], "the index of a message") if words else None
+    index = _parse_number(words[0], "a message index") if words else None
     made = await context.stub.BranchSession(pb.BranchSessionRequest(session_id=context.session_id, index=index))
-    return _make_result("branched", made.session_id)
+    return _make_result("Branched to", made.session_id)
 
 
 async def _fork(context: CommandContext, _words: Sequence[str]) -> CommandResult:
     made = await context.stub.ForkSession(pb.ForkSessionRequest(session_id=context.session_id))
-    return _make_result("forked", made.session_id)
+    return _make_result("Forked to", made.session_id)
 
 
 async def _rebase(context: CommandContext, words: Sequence[str]) -> CommandResult:
     squash = "--squash" in words
-    indices = [_parse_number(word, "the index of a message") for word in words if word != "--squash"]
+    indices = [_parse_number(word, "a message index") for word in words if word != "--squash"]
     if not indices or any(index < 0 for index in indices):
-        raise CommandUsageError("rebase", "INDEX... [--squash], where an index counts from 0")
+        raise CommandUsageError("rebase", "INDEX... [--squash] (indices count from 0)")
     request = pb.RebaseSessionRequest(session_id=context.session_id, indices=indices, squash=squash)
     made = await context.stub.RebaseSession(request)
-    added = f"; messages {', '.join(map(str, made.added))} came along with their calls" if made.added else ""
-    return CommandResult(_make_result("rebased", made.session_id).text + added, made.session_id)
+    added = f"; also kept: {', '.join(map(str, made.added))} (calls and results stay together)" if made.added else ""
+    return CommandResult(_make_result("Rebased to", made.session_id).text + added, made.session_id)
 
 
 async def _merge(context: CommandContext, words: Sequence[str]) -> CommandResult:
@@ -99,7 +99,8 @@ async def _merge(context: CommandContext, words: Sequence[str]) -> CommandResult
         session_id=context.session_id, other_session_id=other, summary="--summary" in words
     )
     made = _make_result(
-        f"merged with {session_format.shorten_id(other)}", (await context.stub.MergeSession(request)).session_id
+        f"Merged {session_format.shorten_id(other)}; continuing in",
+        (await context.stub.MergeSession(request)).session_id,
     )
     said = ""
     async for message in read_messages_after(context.stub, made.session_id, ""):
@@ -118,25 +119,25 @@ async def _compact(context: CommandContext, words: Sequence[str]) -> CommandResu
         elif event.HasField("compaction_end"):
             end = event.compaction_end
             if end.HasField("error"):
-                raise CommandFailedError(f"the context was not compacted: {end.error.message}", end.error.code)
-            return CommandResult(f"compacted the context from {before:,} to {end.tokens_after:,} tokens")
-    raise CommandFailedError("the service ended before the context was compacted", "DRAINING")
+                raise CommandFailedError(f"Compaction failed: {end.error.message}", end.error.code)
+            return CommandResult(f"Compacted the context from {before:,} to {end.tokens_after:,} tokens")
+    raise CommandFailedError("The service stopped before the compaction was done", "DRAINING")
 
 
 async def _export(context: CommandContext, words: Sequence[str]) -> CommandResult:
     if not words:
-        raise CommandUsageError("export", "PATH, which ends in .jsonl or .html")
+        raise CommandUsageError("export", "PATH.jsonl or PATH.html")
     path = _parse_path(context, words[0])
     size = await session_files.export_file(context.stub, context.session_id, path)
-    return CommandResult(f"wrote {path} ({size:,} bytes)")
+    return CommandResult(f"Exported to {path} ({session_format.format_size(size)})")
 
 
 async def _import(context: CommandContext, words: Sequence[str]) -> CommandResult:
     if not words:
         raise CommandUsageError("import", "PATH")
     made = await session_files.import_file(context.stub, _parse_path(context, words[0]), context.cwd)
-    skipped = f"; {made.skipped_lines} lines could not be read" if made.skipped_lines else ""
-    text = _make_result("imported", made.session_id).text + skipped
+    skipped = f"; unreadable lines skipped: {made.skipped_lines:,}" if made.skipped_lines else ""
+    text = _make_result("Imported as", made.session_id).text + skipped
     return CommandResult(text, made.session_id, notice=_format_imported_prompt(made))
 
 
@@ -148,16 +149,16 @@ def _format_imported_prompt(made: pb.ImportSessionResponse) -> str:
     more = len(lines) - MAX_PROMPT_LINES
     cut = made.system_prompt_characters > len(made.system_prompt)
     if more > 0 or cut:
-        rest = f"{made.system_prompt_characters:,} characters in all"
+        rest = f"{made.system_prompt_characters:,} characters in total"
         lines = [*lines[:MAX_PROMPT_LINES], f"    ... ({rest})"]
-    return "\n".join(["the imported session brings its own system prompt, which its next run uses:", *lines])
+    return "\n".join(["The imported session has its own system prompt, which its next run will use:", *lines])
 
 
 async def _resume(context: CommandContext, words: Sequence[str]) -> CommandResult:
     if not words:
-        raise CommandUsageError("resume", "SESSION; /tree shows them")
+        raise CommandUsageError("resume", "SESSION (/tree lists them)")
     found = await find_session(context.stub, words[0])
-    return CommandResult(f"resumed {session_format.shorten_id(found)}", found)
+    return CommandResult(f"Resumed {session_format.shorten_id(found)}", found)
 
 
 async def _tree(context: CommandContext, words: Sequence[str]) -> CommandResult:
@@ -165,7 +166,7 @@ async def _tree(context: CommandContext, words: Sequence[str]) -> CommandResult:
         raise CommandUsageError("tree", "[all]")
     scope = pb.SESSION_SCOPE_ALL if words else pb.SESSION_SCOPE_PROJECT
     response = await context.stub.GetSessionTree(pb.GetSessionTreeRequest(scope=scope, cwd=context.cwd))
-    return CommandResult(session_format.format_tree(response.nodes).rstrip("\n") or "there are no saved sessions")
+    return CommandResult(session_format.format_tree(response.nodes).rstrip("\n") or "No saved sessions")
 
 
 async def _stats(context: CommandContext, _words: Sequence[str]) -> CommandResult:
@@ -180,14 +181,14 @@ async def _show(context: CommandContext, _words: Sequence[str]) -> CommandResult
             [one async for one in read_messages_after(context.stub, context.session_id, "")]
         )
     ]
-    return CommandResult("".join(parts).rstrip("\n") or "nothing was said yet")
+    return CommandResult("".join(parts).rstrip("\n") or "No messages yet")
 
 
 async def _name(context: CommandContext, words: Sequence[str]) -> CommandResult:
     if not words:
         raise CommandUsageError("name", "NAME")
     await context.stub.ConfigureSession(pb.ConfigureSessionRequest(session_id=context.session_id, name=words[0]))
-    return CommandResult(f"named the session {words[0]}")
+    return CommandResult(f"Named this session {words[0]}")
 
 
 def _parse_path(context: CommandContext, word: str) -> Path:
@@ -195,11 +196,11 @@ def _parse_path(context: CommandContext, word: str) -> Path:
         return Path(context.cwd) / Path(word).expanduser()
     except RuntimeError:
         home = word.partition("/")[0]
-        raise session_files.FilePathError(f"{word}: there is no home directory {home}; write the whole path") from None
+        raise session_files.FilePathError(f"{word}: home directory {home} not found; use the full path") from None
 
 
 def _make_result(how: str, session_id: str) -> CommandResult:
-    return CommandResult(f"{how}: the session is now {session_format.shorten_id(session_id)}", session_id)
+    return CommandResult(f"{how} {session_format.shorten_id(session_id)}", session_id)
 
 
 def _parse_number(word: str, what: str) -> int:
@@ -216,7 +217,7 @@ def _split_words(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise CommandError(f"{text!r} cannot be taken apart: {error}") from None
+        raise CommandError(f"Can't parse {text!r}: {error}") from None
 
 
 COMMANDS: dict[str, SlashCommand] = {

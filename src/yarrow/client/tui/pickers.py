@@ -122,13 +122,13 @@ async def pick_session(app: "App") -> None:
         return
     match choice.action:
         case "resume":
-            await _switch_to(app, choice.session_id, "resumed")
+            await _switch_to(app, choice.session_id, "Resumed")
         case "branch":
             made = await app.stub.BranchSession(pb.BranchSessionRequest(session_id=choice.session_id))
-            await _switch_to(app, made.session_id, "branched")
+            await _switch_to(app, made.session_id, "Branched to")
         case "fork":
             copy = await app.stub.ForkSession(pb.ForkSessionRequest(session_id=choice.session_id))
-            await _switch_to(app, copy.session_id, "forked")
+            await _switch_to(app, copy.session_id, "Forked to")
         case "rebase":
             await pick_rebase(app, choice.session_id)
 
@@ -143,7 +143,7 @@ async def pick_rebase(app: "App", session_id: str) -> None:
         return
     request = pb.RebaseSessionRequest(session_id=session_id, indices=chosen.indices, squash=chosen.squash)
     made = await app.operation.run("summing up" if chosen.squash else "rebasing", app.stub.RebaseSession(request))
-    await _switch_to(app, made.session_id, "rebased")
+    await _switch_to(app, made.session_id, "Rebased to")
 
 
 async def pick_merge(app: "App") -> str:
@@ -197,4 +197,4 @@ async def show_call(app: "App", call_id: str) -> None:
 
 async def _switch_to(app: "App", session_id: str, how: str) -> None:
     await app.open_session(session_id)
-    app.add_note("command", f"{how}: the session is now {shorten_id(session_id)}")
+    app.add_note("command", f"{how} {shorten_id(session_id)}")
