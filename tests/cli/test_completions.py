@@ -202,4 +202,4 @@ async def test_no_word_is_refused_as_unknown(world: World, line: str) -> None:
     world.environment["PATH"] = "/nonexistent"
     ended = await world.run(*line.split())
     assert " takes " not in ended.err
-    assert "is not one of" not in ended.err or line.split()[1] in ("search", "delete", "import"), ended.err
+    assert "unknown command" not in ended.err or line.split()[1] in ("search", "delete", "import"), ended.err

@@ -221,7 +221,7 @@ def _split_words(text: str) -> list[str]:
 
 
 COMMANDS: dict[str, SlashCommand] = {
-    "branch": SlashCommand("[INDEX]", "create a child with the history up to a message", _branch, 1),
+    "branch": SlashCommand("[INDEX]", "branch from a message", _branch, 1),
     "fork": SlashCommand("", "copy this session", _fork),
     "rebase": SlashCommand("INDEX... [--squash]", "create a session from selected messages", _rebase, 10_000),
     "merge": SlashCommand("SESSION [--summary]", "merge another session into this one", _merge, 2),
