@@ -1,10 +1,13 @@
 """What every test run has in common."""
 
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+TESTS = Path(__file__).parent
 
 
 @pytest.hookimpl(wrapper=True)
@@ -14,6 +17,18 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     sections: Any = report.sections
     report.sections = [(name, text.encode("utf-8", "backslashreplace").decode()) for name, text in sections]
     return report
+
+
+DIRECTORY_MARKERS = ("process", "release")
+"""Directories of tests that are marked by their name."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark slow tests by their directory, so that `-m "not process and not release"` is a quick run."""
+    for item in items:
+        for name in DIRECTORY_MARKERS:
+            if name in item.path.relative_to(TESTS).parts[:1]:
+                item.add_marker(name)
 
 
 # A shared machine can be slow at any moment; what is slow is found by benchmarks, not by a deadline.
