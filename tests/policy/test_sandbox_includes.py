@@ -122,3 +122,48 @@ async def test_the_persons_own_configuration_includes_nothing_that_is_written(
     await place.run(f"printf '{EVIL}' > dot/more; printf '{EVIL}' > dot/gitconfig; mv dot d")
     assert (place.workspace / "dot/more").read_text() == "x"
     assert "include" in (place.workspace / "dot/gitconfig").read_text()
+
+
+VARIABLES = {
+    "global": {"GIT_CONFIG_GLOBAL": "{ws}/conf/git/config"},
+    "system": {"GIT_CONFIG_SYSTEM": "{ws}/conf/git/config"},
+    "XDG": {"XDG_CONFIG_HOME": "{ws}/conf"},
+    "one setting": {
+        "GIT_CONFIG_COUNT": "2",
+        "GIT_CONFIG_KEY_0": "user.name",
+        "GIT_CONFIG_KEY_1": "includeIf.gitdir:/.path",
+        "GIT_CONFIG_VALUE_1": "{ws}/conf/git/config",
+    },
+    "included by one": {"GIT_CONFIG_GLOBAL": "{home}/other"},
+    "a link in the home": {},
+}
+"""Where the environment or the home makes git read `conf/git/config` of the workspace."""
+
+
+def make_global(place: Corner, monkeypatch: pytest.MonkeyPatch, how: str) -> Path:
+    path = place.workspace / "conf/git/config"
+    path.parent.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(place.home))
+    (place.home / "other").write_text(f"[include]\n\tpath = {path}\n")
+    if how == "a link in the home":
+        (place.home / ".gitconfig").symlink_to(path)
+    for name, value in VARIABLES[how].items():
+        monkeypatch.setenv(name, value.format(ws=place.workspace, home=place.home))
+    return path
+
+
+@pytest.mark.parametrize("how", VARIABLES)
+@pytest.mark.parametrize("text", ["[user]\n\tname = mine\n", ""])
+async def test_case_atk_f5_a_global_configuration_is_not_written(
+    place: Corner, monkeypatch: pytest.MonkeyPatch, how: str, text: str
+) -> None:
+    path = make_global(place, monkeypatch, how)
+    if text:
+        path.write_text(text)
+    place.own()
+    await place.run(
+        f"printf '{EVIL}' > conf/git/config; rm -rf conf; mkdir -p conf/git; printf '{EVIL}' > {path}; true"
+    )
+    assert (path.read_text() if path.exists() else "") == text
+    assert isinstance(Workspace.make(place.workspace).resolve_write(path), Refused)
+    assert not isinstance(Workspace.make(place.workspace).resolve_write(path.with_name("other")), Refused)

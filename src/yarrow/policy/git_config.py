@@ -58,7 +58,7 @@ def included_files(config: Path, home: Path) -> list[Path]:
     while waiting and len(found) < MAX_FILES:
         file = waiting.pop()
         for value in _include_paths(_read_text(file)):
-            path = _include_path(value, file, home)
+            path = included_path(value, file, home)
             if path is not None and path not in found:
                 found[path] = None
                 waiting.append(path)
@@ -237,7 +237,8 @@ def _next_line(text: str, place: int) -> int:
     return len(text) if end < 0 else end + 1
 
 
-def _include_path(value: str, file: Path, home: Path) -> Path | None:
+def included_path(value: str, file: Path, home: Path) -> Path | None:
+    """Return the path that a value of `include.path` in a file means; None if git ignores it."""
     if not value or "\0" in value:
         return None
     if value.startswith("~/"):

@@ -12,16 +12,15 @@ from msgspec import Struct
 
 from yarrow.platform.real_path import real_path
 from yarrow.policy.git_config import ANY_SETTING, WORKTREE_CONFIG, GitSetting, included_files, read_settings
+from yarrow.policy.git_global_config import global_config_files
 from yarrow.policy.git_state import work_tree_of
 from yarrow.policy.sandbox.git_directories import common_directory
 from yarrow.policy.sandbox.git_files import git_directory_of
-from yarrow.policy.sandbox.protected_paths import USERS_CONFIG
 
 MAX_REPOSITORIES = 64
 """Maximum repositories whose configuration is read, in the given order."""
 MAX_PATHS = 500
 """Maximum files, and maximum directories, returned for all configurations."""
-SYSTEM_CONFIG = Path("/etc/gitconfig")
 HOOK_DIRECTORIES = {"core": ("hookspath",), "init": ("templatedir",)}
 """Settings, by section, that name a directory whose files git executes, or copies to where it does."""
 COMMANDS = {
@@ -59,7 +58,7 @@ class NamedPrograms(Struct, frozen=True):
 
 def find_named_programs(git_directories: Iterable[Path], roots: Sequence[Path], home: Path) -> NamedPrograms:
     """Return the paths below `roots` named by the configurations of git directories, of the user and of the system."""
-    shared = list(_read_all([*_user_configs(home), SYSTEM_CONFIG], home))
+    shared = list(_read_all(global_config_files(home), home))
     files: dict[Path, None] = {}
     directories: dict[Path, None] = {}
     for directory in list(git_directories)[:MAX_REPOSITORIES]:
@@ -80,15 +79,6 @@ def git_directories_at(roots: Iterable[Path]) -> Iterator[Path]:
     for root in roots:
         with suppress(OSError, ValueError):
             yield Path(real_path(git_directory_of(root / ".git")))
-
-
-def _user_configs(home: Path) -> Iterator[Path]:
-    if own := os.environ.get("GIT_CONFIG_GLOBAL"):
-        yield Path(own)
-        return
-    yield from (home / name for name in USERS_CONFIG)
-    if directory := os.environ.get("XDG_CONFIG_HOME"):
-        yield Path(directory) / "git/config"
 
 
 def _read_all(configs: Iterable[Path], home: Path) -> Iterator[GitSetting]:

@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from yarrow.platform.real_path import real_path
 from yarrow.policy.sandbox.directory_scan import GIT_DIRECTORY_NAMES, HEAD, is_complete
-from yarrow.policy.sandbox.protected_paths import USERS_CONFIG
 
 GIT_PROTECTED = frozenset({"hooks", "config", "config.worktree", "commondir"})
 """Names in a git directory that make git execute something or look elsewhere."""
@@ -54,15 +54,15 @@ def _affects_common_directory(real: Path, roots: Sequence[Path]) -> bool:
 
 
 def _is_included(real: Path, root: Path) -> bool:
-    """Return whether the configuration of an enclosing repository, of the root or of the user includes a file."""
+    """Return whether a file is a global configuration, or included by one or by that of an enclosing repository."""
+    from yarrow.policy.git_config import included_files  # only writes need these
+    from yarrow.policy.git_global_config import global_config_files
+
     home = Path.home()
     around = [above / ".git/config" for above in (root, *real.parents) if above.is_relative_to(root)]
-    configs = [config for config in (*around, *(home / name for name in USERS_CONFIG)) if config.is_file()]
-    if not configs:
-        return False
-    from yarrow.policy.git_config import included_files  # without a configuration there is nothing to read
-
-    return any(Path(real_path(path)) == real for config in configs for path in included_files(config, home))
+    shared = global_config_files(home)
+    included = (path for config in (*around, *shared) for path in included_files(config, home))
+    return any(Path(real_path(path)) == real for path in chain(shared, included))
 
 
 def _names(directory: Path) -> list[str]:

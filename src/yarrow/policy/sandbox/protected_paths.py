@@ -37,8 +37,6 @@ REDIRECTING_FILES = ("commondir",)
 """Names in a git directory that redirect git; usually missing, and must not be created."""
 WORKTREE_CONFIG = "config.worktree"
 """Configuration of one worktree; a new one is judged by its content."""
-USERS_CONFIG = (".gitconfig", ".config/git/config")
-"""The user's own git configuration, below the home."""
 
 
 class ScanResult(Struct):
@@ -143,13 +141,14 @@ def directories_between(root: Path, path: Path) -> list[Path]:
 
 def _protect_included(root: Path, roots: Sequence[Path], found: ScanResult) -> None:
     """Protect the workspace files that a git configuration includes, since they too name what git runs."""
-    from yarrow.policy.git_config import included_files  # scans for reads do not need it
+    from yarrow.policy.git_config import included_files  # scans for reads do not need these
+    from yarrow.policy.git_global_config import global_config_files
 
     home = Path.home()
-    users = [home / name for name in USERS_CONFIG]
-    told = [path for config in (*_configs(found), *users) for path in included_files(config, home)]
-    # The user's own configuration may be a symlink into a workspace.
-    paths = {real_path(path) for path in (*told, *users)} | {os.path.normpath(path) for path in told}
+    shared = global_config_files(home)
+    told = [*shared, *(path for config in (*_configs(found), *shared) for path in included_files(config, home))]
+    # The user's own configuration may lie in a workspace, or be a symlink into one.
+    paths = {real_path(path) for path in told} | {os.path.normpath(path) for path in told}
     for path in sorted(paths):
         # The repository of a worktree lies outside, but is writable.
         owners = (root, *roots, *found.pinned)
