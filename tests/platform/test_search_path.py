@@ -127,3 +127,29 @@ def test_what_programs_load_is_looked_for_outside_too(tmp_path: Path) -> None:
     remember_roots(tmp_path / "ws")
     given = {"PYTHONPATH": f"{tmp_path}/ws/src{os.pathsep}/usr/lib/x", "LD_PRELOAD": f"{tmp_path}/ws/a.so", "LANG": "."}
     assert filter_environment(given) == {"PYTHONPATH": "/usr/lib/x", "LD_PRELOAD": "", "LANG": "."}
+
+
+@pytest.mark.parametrize(
+    ("where", "is_used"),
+    [
+        *((f"proj/{name}/bin", False) for name in (".venv", "venv", "node_modules", ".tox/py", ".direnv/python")),
+        *(("repo/bin", False), ("repo/a/b", False), ("home/dotfiles/bin", False), ("home/.x/repo/bin", False)),
+        *(("home/.pyenv/shims", True), ("home/bin", True), ("home/.venv/bin", True), ("tools/venvs/uv/bin", True)),
+        ("node/lib/node_modules/npm/bin", True),
+    ],
+)
+@pytest.mark.parametrize("is_link", [False, True])
+def test_programs_of_another_project_are_passed_over(tmp_path: Path, where: str, is_used: bool, is_link: bool) -> None:
+    for name in ("repo", "home/dotfiles", "home/.pyenv", "home/.x/repo"):
+        (tmp_path / name / ".git").mkdir(parents=True)
+    found, own = program(tmp_path / where / "pass"), program(tmp_path / "last/pass")
+    if is_link:
+        (tmp_path / "links").mkdir()
+        (tmp_path / "links/pass").symlink_to(found)
+    path = os.pathsep.join((str(tmp_path / "links" if is_link else found.parent), str(own.parent)))
+    expected = tmp_path / "links/pass" if is_link else found
+    answer = find_program("pass", {"PATH": path})
+    assert answer == (str(expected) if is_used else None if is_link else str(own))
+    if not is_link:
+        assert (filter_path(path) == path) == is_used
+    assert find_program(str(found), {"PATH": path}) == str(found)  # the user named it

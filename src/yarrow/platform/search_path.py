@@ -1,4 +1,4 @@
-"""Search path for programs that Yarrow itself starts, without directories where a workspace could plant one."""
+"""Search path for programs that Yarrow itself starts, without directories where commands could plant one."""
 
 import os
 import sys
@@ -17,6 +17,10 @@ PATH_VARIABLES = (
     *("LD_LIBRARY_PATH", "LD_PRELOAD", "DYLD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES"),
 )
 """Variables that list directories or files from which a program, or what it loads, is run."""
+PROJECT_ENVIRONMENTS = frozenset({".venv", "venv", ".tox", ".nox", ".direnv", "node_modules"})
+"""Names of directories with the programs of one project."""
+PACKAGE_MANAGERS = ("/opt/homebrew", "/usr/local", "/home/linuxbrew/.linuxbrew")
+"""Repositories that are no projects; neither is one in a dot directory of the home, such as `~/.pyenv`."""
 
 _roots: dict[Path, None] = {}
 
@@ -34,18 +38,18 @@ def remember_roots(cwd: Path, extra: Iterable[str] = ()) -> None:
 
 
 def find_program(name: str, environment: Mapping[str, str]) -> str | None:
-    """Return the absolute path of a program; None if it is not found, or only in a workspace.
+    """Return the absolute path of a program; None if it is not found, or only in a workspace or another project.
 
     A name with a slash is not searched for and must be an absolute path.
     """
     import shutil
 
+    is_named = bool(os.path.dirname(name))  # noqa: PTH120 (`Path` drops `./`)
     path = filter_path(environment.get("PATH", os.defpath))
-    found = shutil.which(name, path=path) if path or os.path.dirname(name) else None  # noqa: PTH120 (`Path` drops `./`)
-    if found is None or not Path(found).is_absolute():
+    found = shutil.which(name, path=path) if path or is_named else None
+    if found is None or not Path(found).is_absolute() or _leads_into(found, _list_workspaces()):
         return None
-    roots = _list_workspaces()
-    return None if _leads_into(found, roots) else found
+    return None if not is_named and _leads_into_project(found) else found
 
 
 def filter_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -54,7 +58,7 @@ def filter_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def filter_path(path: str) -> str:
-    """Return a search path without relative directories and those that the owner of a workspace could have created."""
+    """Return a search path without relative directories and those that commands or a workspace's owner could write."""
     roots = _list_workspaces()
     owners = set(_list_foreign_owners(roots))
     return os.pathsep.join(one for one in path.split(os.pathsep) if _is_trusted(one, roots, owners))
@@ -79,7 +83,7 @@ def _list_with_repositories(cwd: Path, text: str) -> Iterator[Path]:
 
 
 def _is_trusted(directory: str, roots: list[Path], owners: set[int]) -> bool:
-    if not Path(directory).is_absolute() or _leads_into(directory, roots):
+    if not Path(directory).is_absolute() or _leads_into(directory, roots) or _leads_into_project(directory):
         return False
     if not owners:
         return True
@@ -102,6 +106,32 @@ def _list_foreign_owners(roots: list[Path]) -> Iterator[int]:
 def _leads_into(path: str, roots: list[Path]) -> bool:
     """Return whether a path, or any symlink on the way to its target, is in one of the roots."""
     return any(Path(one).is_relative_to(root) for one in _follow_links(path) for root in roots)
+
+
+def _leads_into_project(path: str) -> bool:
+    """Return whether a path, or any symlink on the way, is in a project: commands of any session may write there.
+
+    A project is a repository, or a directory with an environment of its own. What contains the home is none, because
+    no sandbox lets commands write there.
+    """
+    home = Path(real_path(Path.home()))
+    return any(_project_of(Path(one), home) for one in _follow_links(path))
+
+
+def _project_of(path: Path, home: Path) -> Path | None:
+    for one in (path, *path.parents):
+        top = one.parent if one.name in PROJECT_ENVIRONMENTS else one
+        if home.is_relative_to(top):
+            continue
+        if one.name in PROJECT_ENVIRONMENTS and top.name != "lib":  # packages of a whole machine or version of Node
+            return top
+        if os.path.lexists(one / ".git") and str(one) not in PACKAGE_MANAGERS and not _is_dot_directory(one, home):
+            return one
+    return None
+
+
+def _is_dot_directory(path: Path, home: Path) -> bool:
+    return path.parent == home and path.name.startswith(".")
 
 
 def _is_link(path: Path) -> bool:
