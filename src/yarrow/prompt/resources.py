@@ -25,7 +25,7 @@ class Resource(Struct, frozen=True):
     inside: Path | None
     """The directory that symlinks must stay in; None for the user's own files."""
     directories: SessionDirectories
-    """Where it was found."""
+    """Directories in which it was found."""
 
 
 class ResourceKind(Struct, frozen=True):
