@@ -111,8 +111,8 @@ def _leads_into(path: str, roots: list[Path]) -> bool:
 def _leads_into_project(path: str) -> bool:
     """Return whether a path, or any symlink on the way, is in a project: commands of any session may write there.
 
-    A project is a repository, or a directory with an environment of its own. What contains the home is none, because
-    no sandbox lets commands write there.
+    A project is a repository, or a directory with an environment of its own. A directory that contains the home is not
+    a project, because no sandbox lets commands write there.
     """
     home = Path(real_path(Path.home()))
     return any(_project_of(Path(one), home) for one in _follow_links(path))
