@@ -229,8 +229,8 @@ def test_case_at_13_one_entry_above_the_limit_moves_no_other(tmp_path: Path, ws:
     assert entry.item.parent == ws
     assert [entry.path.name for entry in list_entries(tmp_path / "store")] == ["work"]
     assert describe_entries([entry], lambda path: path.name) == (
-        f"huge: renamed to {entry.item.name}, since it is run; the quarantine is full or unwritable: "
-        "`yarrow sandbox quarantine empty` deletes its entries for good"
+        f"huge: renamed to {entry.item.name} because it is run; the quarantine is full or unwritable: "
+        "to delete all its entries, run `yarrow sandbox quarantine empty`"
     )
 
 
@@ -308,5 +308,5 @@ def test_the_sentence_names_each_reason_once(tmp_path: Path, ws: Path) -> None:
         fill(ws / name, "file")
     taken = [entry for name in ("a", "b") if (entry := take(tmp_path / "store", ws / name))]
     assert describe_entries(taken, lambda path: path.name) == (
-        "a (1), b (2): quarantined, since it is run; `yarrow sandbox quarantine restore N` puts an entry back"
+        "a (1), b (2): quarantined because it is run; to restore an entry, run `yarrow sandbox quarantine restore N`"
     )

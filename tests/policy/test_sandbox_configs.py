@@ -101,7 +101,7 @@ async def test_a_change_that_cannot_be_stored_is_named(
     await place.run(script)
     assert (place.workspace / ".git/config").read_bytes() == before
     sentence = describe_entries(place.taken, str)
-    assert f"{place.workspace}/.git/config: unchanged, and the change was dropped, since" in sentence
+    assert f"{place.workspace}/.git/config: unchanged; the change was dropped because" in sentence
     assert told in sentence
     assert "remove it" not in sentence
 

@@ -59,7 +59,7 @@ def test_case_at_06_of_too_many_in_packages_those_that_existed_first_are_hidden(
     assert hidden == planted[: len(hidden)]
     assert found.unhidden_count == len(planted) - len(hidden) > 0
     (told,) = protection_gaps([tmp_path])
-    assert told.startswith(f"{found.unhidden_count} files such as .env below build, dist and the like are too many")
+    assert told.startswith(f"commands can read {found.unhidden_count} files such as .env in build, dist and similar")
 
 
 def test_a_change_time_orders_files_whatever_else_is_set(tmp_path: Path) -> None:

@@ -156,6 +156,6 @@ def test_a_git_directory_that_cannot_be_read_stops_no_command(corner_root: Path,
         planted = find_planted(before, rescan(before))
         return [*map(str, found.unreadable), *protection_gaps([corner_root]), *(str(one.path) for one in planted)]
 
-    expected = [str(closed), f"{closed} cannot be read, and so is hidden from commands"]
+    expected = [str(closed), f"{closed}: permission denied, so commands cannot see it"]
     assert as_nobody(look) == ([""] if mode == 0o311 else expected)
     assert closed.stat().st_mode & 0o777 == mode

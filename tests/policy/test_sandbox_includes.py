@@ -51,7 +51,7 @@ async def test_a_link_on_the_way_is_refused(place: Corner) -> None:
     (place.workspace / "real/git").write_text("")
     (place.workspace / "way").symlink_to("real")
     include(place, "../way/git")
-    with pytest.raises(OSError, match="is a link"):
+    with pytest.raises(OSError, match="is a symlink"):
         await place.run("touch ran")
 
 
@@ -67,7 +67,7 @@ def test_file_tools_do_not_write_them_either(tmp_path: Path) -> None:
     (tmp_path / ".git/config").write_text("[include]\n\tpath = ../shared.conf\n")
     refused = workspace.resolve_write(tmp_path / "shared.conf")
     assert isinstance(refused, Refused)
-    assert "write-protected" in refused.text
+    assert "executes its contents" in refused.text
     assert workspace.resolve_write(tmp_path / "other.conf") == workspace.writable[0] / "other.conf"
 
 

@@ -81,7 +81,7 @@ def test_what_a_killed_service_left_is_taken_away_and_kept(ws: Path, tmp_path: P
     assert (ws / ".yarrow").is_dir()
     told = boxes(notes).recover()
     assert all(str(ws / name) in told for name in (".yarrow", ".git/commondir", ".git/config.worktree"))
-    assert "a command left this when the service was killed" in told
+    assert "cleaned up after a command whose service was killed" in told
     assert not any((ws / name).exists() for name in (".yarrow", ".git/commondir", ".git/config.worktree"))
     kept = {entry.path for entry in list_entries(notes / STORE)}
     assert kept == {ws / name for name in (".yarrow", ".git/commondir", ".git/config.worktree")}

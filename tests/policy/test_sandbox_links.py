@@ -64,7 +64,7 @@ async def test_a_link_put_there_after_the_look_stops_the_command(
         return {}
 
     monkeypatch.setattr("yarrow.policy.sandbox.sandboxed_command.make_masks", swap)
-    with pytest.raises(OSError, match="became a link while its sandbox was made"):
+    with pytest.raises(OSError, match="became a symlink during the sandbox setup"):
         await place.run("touch ran")
     assert not (place.workspace / "ran").exists()
 

@@ -97,7 +97,10 @@ async def test_what_the_workspace_has_or_never_had_is_not_copied(session: Sessio
 async def test_what_is_too_large_to_copy_is_named(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("yarrow.policy.sandbox.quarantine.MAX_COPY_BYTES", 3)
     told = await session.run("mv notes.md /tmp")
-    assert "notes.md (now /tmp/notes.md): moved out of the workspace without a copy" in told
+    assert (
+        "notes.md (now /tmp/notes.md): moved to a directory that is deleted when the session ends, without a copy"
+        in told
+    )
     assert list_entries(session.store) == []
 
 
@@ -105,13 +108,15 @@ async def test_more_than_is_named_is_counted(session: Session) -> None:
     for number in range(14):
         (session.ws / f"f{number}").write_text(str(number))
         os.utime(session.ws / f"f{number}", (1_700_000_000, 1_700_000_000))
-    assert "4 more: moved out of the workspace without a copy" in await session.run("mv f* /tmp")
+    assert "4 more: moved to a directory that is deleted when the session ends, without a copy" in await session.run(
+        "mv f* /tmp"
+    )
 
 
 async def test_files_beyond_the_limit_are_reported(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("yarrow.policy.sandbox.moved_files.MAX_FILES", 1)
     told = await session.run("mv plans /tmp")
-    assert "files in a place that is deleted when the session ends may come from the workspace" in told
+    assert "files in a directory that is deleted when the session ends may be from the workspace" in told
 
 
 async def test_the_repository_of_a_worktree_is_not_taken_for_a_change_of_the_home(session: Session) -> None:

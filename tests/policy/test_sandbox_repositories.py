@@ -94,7 +94,7 @@ async def test_what_is_a_link_is_refused_before_anything_runs(place: Corner, nam
     if path.exists():
         path.rename(aside)
     path.symlink_to(aside)
-    with pytest.raises(OSError, match="is a link"):
+    with pytest.raises(OSError, match="is a symlink"):
         await place.run("touch ran")
     assert not (place.workspace / "ran").exists()
 

@@ -160,7 +160,7 @@ def test_case_rs_s5_more_files_than_a_sandbox_masks_are_counted() -> None:
     assert found["others"] == [False, False]
     # Beside the directory and the key there are a few of this machine.
     assert 3 <= found["read"] <= found["unmasked"]
-    assert found["notice"].startswith(f"Commands can read {found['unmasked']:,} files that are for root only")
+    assert found["notice"].startswith(f"Commands can read {found['unmasked']:,} root-only files")
 
 
 @as_root
@@ -289,7 +289,7 @@ def test_a_file_system_that_does_not_answer_holds_no_command_up() -> None:
     with a_look_that_waits(), patch.object(root_files, "MAX_WAIT_SECONDS", 0.01):
         found = root_files.wait_for_scan(())
         assert not found.is_complete
-        assert found.notice().startswith("Commands may read files that are for root only")
+        assert found.notice().startswith("Commands may be able to read root-only files")
         assert root_files.wait_for_scan(()) is found
 
 

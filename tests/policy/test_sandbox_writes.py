@@ -97,7 +97,7 @@ async def test_case_rb_04_visible_files_of_the_home_are_named_and_dot_files_are_
     strays = HomeChanges.snapshot(place.box)
     await place.run("mkdir -p ~/new/deep ~/.cache/x; touch ~/new/deep/file ~/.cache/x/y ~/.npmrc; echo x > ~/report.md")
     assert strays.list_changed() == ["new", "report.md"]
-    assert "~/new, ~/report.md: only in this session's home" in strays.notice()
+    assert "~/new, ~/report.md: written to this session's temporary home" in strays.notice()
     strays = HomeChanges.snapshot(place.box)
     await place.run("cat ~/report.md; echo y >> ~/report.md; touch ~/new/second; rm ~/new/deep/file")
     assert strays.list_changed() == ["new/second", "report.md"]
@@ -109,7 +109,7 @@ async def test_case_rb_04_visible_files_of_the_home_are_named_and_dot_files_are_
 async def test_many_visible_files_are_counted(place: Corner) -> None:
     strays = HomeChanges.snapshot(place.box)
     await place.run(f"for i in $(seq {MAX_NAMED + 3}); do touch ~/f$i; done")
-    assert " and 3 more: only in" in strays.notice()
+    assert " and 3 more: written to" in strays.notice()
 
 
 async def test_a_workspace_in_the_home_is_no_stray(place: Corner) -> None:

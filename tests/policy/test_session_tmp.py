@@ -163,4 +163,4 @@ def test_the_workspace_refuses_what_a_rule_denies_behind_a_symlink_of_the_sessio
     for name in ("secret", "link"):
         refused = workspace.resolve_read(Path("/tmp", name))
         assert isinstance(refused, Refused)
-        assert "closed by the rule 'read(/tmp/secret)'" in refused.text
+        assert "denied by the rule 'read(/tmp/secret)'" in refused.text

@@ -9,9 +9,9 @@ def test_only_what_names_no_tool_is_told() -> None:
     rules = {"read": "ask", "read(a*)": "deny", "*": "ask", "*(x)": "deny", "deploy(x)": "auto"}
     assert describe_unknown_tools(rules, TOOLS) == []
     assert describe_unknown_tools({"Bash(rm*)": "deny"}, TOOLS) == [
-        "permissions.rules: 'Bash(rm*)' concerns nothing; there is no tool 'Bash', perhaps 'bash' is meant"
+        "permissions.rules: 'Bash(rm*)' has no effect: unknown tool 'Bash'; did you mean 'bash'?"
     ]
     assert describe_unknown_tools({"fetch": "deny", "(x)": "deny"}, TOOLS) == [
-        "permissions.rules: 'fetch' concerns nothing; there is no tool 'fetch': they are bash, deploy, read",
-        "permissions.rules: '(x)' concerns nothing; there is no tool '': they are bash, deploy, read",
+        "permissions.rules: 'fetch' has no effect: unknown tool 'fetch'; use one of bash, deploy, read",
+        "permissions.rules: '(x)' has no effect: unknown tool ''; use one of bash, deploy, read",
     ]

@@ -40,7 +40,7 @@ def test_roots_are_real_and_the_first_is_the_working_directory(root: Path) -> No
 def test_a_setting_that_is_no_path_says_which(root: Path, setting: str, text: str) -> None:
     with pytest.raises(ConfigError) as raised:
         Workspace.make(root / "ws", **{setting: (text,)})  # type: ignore[arg-type]
-    assert raised.value.message.startswith(f"workspace.{setting} holds {text!r}, which is not a path: ")
+    assert raised.value.message.startswith(f"workspace.{setting}: {text!r} is not a valid path: ")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_the_way_through_proc_is_no_way(workspace: Workspace) -> None:
 def test_what_is_run_is_write_protected(root: Path, workspace: Workspace, name: str) -> None:
     refused = workspace.resolve_write(root / "ws" / name)
     assert isinstance(refused, Refused)
-    assert "write-protected" in refused.text
+    assert "executes its contents" in refused.text
     assert isinstance(workspace.resolve_read(root / "ws" / name), Path)
 
 
@@ -135,7 +135,7 @@ def test_a_workspace_within_what_is_run_opens_none_of_it(root: Path, inside: str
     (root / "ws" / inside).mkdir(parents=True, exist_ok=True)
     refused = Workspace.make(root / "ws" / inside).resolve_write(root / "ws" / inside / name)
     assert isinstance(refused, Refused)
-    assert "write-protected" in refused.text
+    assert "executes its contents" in refused.text
 
 
 def test_nor_does_one_within_a_bare_repository(root: Path) -> None:
@@ -159,7 +159,7 @@ def test_what_is_kept_is_read_and_not_written(root: Path) -> None:
     for name in ("conf", "conf/config.json", "conf/skills/x", "innocent/config.json"):
         refused = made.resolve_write(root / "ws" / name)
         assert isinstance(refused, Refused)
-        assert "write-protected" in refused.text
+        assert "executes its contents" in refused.text
         assert isinstance(made.resolve_read(root / "ws" / name), Path)
     assert isinstance(made.resolve_write(root / "ws/config.json"), Path)
 
@@ -261,7 +261,7 @@ def test_no_write_makes_a_directory_a_repository(root: Path, where: str, last: s
         (directory / name).mkdir()
     refused = workspace.resolve_write(directory / last)
     assert isinstance(refused, Refused)
-    assert "write-protected" in refused.text
+    assert "executes its contents" in refused.text
     assert workspace.resolve_write(directory / "file") == directory.resolve() / "file"
 
 

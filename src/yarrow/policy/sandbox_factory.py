@@ -64,10 +64,10 @@ class SandboxFactory:
         """
         why = unavailable_reason() if self._level == "workspace" else ""
         if why and system.NO_SANDBOX_REASON:
-            return f"{why}: shell commands run with your rights" if self._is_first_start() else ""
+            return f"{why}: shell commands run with your permissions" if self._is_first_start() else ""
         if self._level == "workspace":
             why = why or unsuitable_reason(roots, self._home, temp_directory())
-        return f"shell commands run without a sandbox, with your rights: {why}" if why else ""
+        return f"shell commands run without a sandbox, with your permissions: {why}" if why else ""
 
     def _is_first_start(self) -> bool:
         """Return whether this is the first call ever, and record it."""
@@ -99,7 +99,7 @@ class SandboxFactory:
         owner, why = self._owner(cwd)
         if owner is not None:
             return f"Yarrow runs as root; commands run as user {owner.uid}, who owns {cwd}"
-        said = f"{cwd} is owned by another user; commands run as root without its override of modes: {why}"
+        said = f"{cwd} is owned by another user; commands run as root but obey file permissions: {why}"
         return said if why else ""
 
     def recover(self) -> str:
@@ -111,7 +111,7 @@ class SandboxFactory:
 
         if not (taken := recover(self._journal_dir)):
             return ""
-        return f"a command left this when the service was killed: {describe_entries(taken, str)}"
+        return f"cleaned up after a command whose service was killed: {describe_entries(taken, str)}"
 
     def root_files_notice(self, session_id: str) -> str:
         """Return a notice if a session's commands can read root-only files; empty if none are known."""
@@ -143,11 +143,11 @@ class SandboxFactory:
             return None
         if why := unavailable_reason():
             if self._level == "strict":
-                raise ConfigError(f"sandbox is strict, and {why}: install it, or set sandbox otherwise")
+                raise ConfigError(f"sandbox is strict, but {why}. Fix that, or change the setting sandbox")
             return None
         if why := unsuitable_reason(workspace.writable, self._home, temp_directory()):
             if self._level == "strict":
-                raise ConfigError(f"sandbox is strict, and {why}")
+                raise ConfigError(f"sandbox is strict, but {why}")
             return None
         made = self._build_spec(workspace, self._session_dir(session_id), denied)
         made = replace(made, hidden=(*made.hidden, *self._visible_temp_dir(workspace)))
@@ -174,7 +174,7 @@ class SandboxFactory:
             or unsuitable_reason(workspace.writable, self._home, temporary)
         ):
             if self._level == "strict":
-                raise ConfigError("sandbox is strict, and there can be none here: `yarrow doctor` says why")
+                raise ConfigError("sandbox is strict, but cannot be set up here: run `yarrow doctor` for the reason")
             return None
         return self._build_spec(workspace, NO_DIRECTORY)
 
@@ -238,9 +238,9 @@ def unsuitable_reason(roots: Sequence[Path], home: Path, temporary: Path) -> str
     """
     for root in roots:
         if home.is_relative_to(root):
-            return f"the workspace {root} holds your home; start in a project"
+            return f"the workspace {root} contains your home directory; start in a project"
         if temporary.is_relative_to(root):
-            return f"the workspace {root} holds the directory for temporary files; set TMPDIR to one outside of it"
+            return f"the workspace {root} contains the temporary directory; set TMPDIR to a path outside it"
     return ""
 
 

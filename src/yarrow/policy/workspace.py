@@ -1,6 +1,7 @@
 """Workspace of the file tools: the working directory and additionally configured directories."""
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -11,7 +12,6 @@ from yarrow.errors import ConfigError
 from yarrow.platform import system
 from yarrow.platform.real_path import real_path
 from yarrow.policy.git_write_protection import GIT_PROTECTED, is_executed_by_git
-from yarrow.policy.home_startup_files import AUTOSTART_DIRECTORIES, STARTUP_NAMES
 from yarrow.policy.openat import PATH_CHANGED_ERRORS, open_beneath, open_directory
 from yarrow.policy.permission.path_rules import DeniedPaths
 from yarrow.policy.sandbox.credential_paths import CredentialPaths
@@ -26,6 +26,11 @@ from yarrow.policy.writable_symlinks import find_writable_symlink
 NESTED_GIT_DIRECTORIES = (["modules"], ["worktrees"])
 """Directories below a `.git` that contain further git directories."""
 OWN_DIRECTORY = ".yarrow"
+SHELL_STARTUP_FILES = (
+    r"\.(?:bash(?:rc|_profile|_login|_logout|_aliases)|z(?:shrc|shenv|profile|login|logout)|profile|kshrc|gitconfig"
+    r"|xprofile|xinitrc|xsessionrc|inputrc|vimrc|tmux\.conf)"
+)
+"""Pattern of files in a home directory that shells and other programs execute or obey at startup."""
 READ_FLAGS = os.O_RDONLY | system.NONBLOCK
 """Flags for reading; a FIFO would otherwise block."""
 MAX_OPEN_TRIES = 5
@@ -33,6 +38,8 @@ MAX_OPEN_TRIES = 5
 MAX_SYMLINKS = 40
 """Maximum symlinks followed one by one in a path; Linux follows no more."""
 T = TypeVar("T")
+AUTOSTART_DIRECTORIES = (".config/fish", ".config/git", ".config/autostart", ".config/systemd", ".config/environment.d")
+"""Directories in a home directory whose files are executed or obeyed automatically."""
 
 
 class Refused(Struct, frozen=True):
@@ -99,13 +106,15 @@ class Workspace(Struct, frozen=True):
         if isinstance(real, Refused):
             return real
         if self._is_secret(path, real) and not self._is_recorded_by_git(real):
-            return Refused(f"{path} is not read: files such as .env hold secrets. Ask the user for what you need.")
+            return Refused(
+                f"{path} cannot be read: files such as .env contain secrets. Ask the user for what you need."
+            )
         if closed := self._denied(path, real):
             return closed
         if _innermost_root(real, self._roots()) is None and not is_output_file(real):
             return Refused(
-                f"{_describe(path, self.display_path(real))} lies outside the workspace ({self.writable[0]}) "
-                "and is not read. The user can allow it with the setting workspace.read or workspace.extra."
+                f"{_describe(path, self.display_path(real))} is outside the workspace ({self.writable[0]}) "
+                "and cannot be read. The user can allow it with the setting workspace.read or workspace.extra."
             )
         return real
 
@@ -115,14 +124,14 @@ class Workspace(Struct, frozen=True):
         if isinstance(real, Refused):
             return real
         if self._is_secret(path, real):
-            return Refused(f"{path} is not written: files such as .env hold secrets. Ask the user to change it.")
+            return Refused(f"{path} cannot be written: files such as .env contain secrets. Ask the user to edit it.")
         named = self.display_path(real)
         if closed := self._denied(path, real) or _denied_by(self.denied_writes, path, named):
             return closed
         root = _innermost_root(real, self._writable())
         if root is None:
             return Refused(
-                f"{_describe(path, named)} lies outside the workspace ({self.writable[0]}) and is not written. "
+                f"{_describe(path, named)} is outside the workspace ({self.writable[0]}) and cannot be written. "
                 "The user can allow it with the setting workspace.extra."
             )
         literal = Path(os.path.normpath(path))
@@ -139,7 +148,8 @@ class Workspace(Struct, frozen=True):
             or is_executed_by_git(real, root, self.writable)
         ):
             return Refused(
-                f"{_describe(path, named)} is write-protected: what it says is run. Ask the user to change it."
+                f"{_describe(path, named)} is protected because git, a shell or Yarrow executes its contents. "
+                "Ask the user to edit it."
             )
         return real
 
@@ -186,7 +196,7 @@ class Workspace(Struct, frozen=True):
 
     def _denied(self, path: Path, real: Path) -> Refused | None:
         if any(system.is_within(real, own) for own in self.protected):
-            return Refused(f"{path} belongs to Yarrow itself and is closed. Go on without it.")
+            return Refused(f"{path} belongs to Yarrow and is not accessible. Continue without it.")
         return _denied_by(self.denied, path, self.display_path(real))
 
     def open_read(self, path: Path, flags: int = READ_FLAGS) -> int | Refused:
@@ -236,12 +246,12 @@ class Workspace(Struct, frozen=True):
 
     def _resolve(self, path: Path, *, writes: bool) -> Path | Refused:
         if odd := system.explain_invalid_name(str(path)):
-            return Refused(f"{str(path)!r} is not the path of a file: {odd}. Name it otherwise.")
+            return Refused(f"{str(path)!r} is not a valid path: {odd}. Use another name.")
         try:
             os.fsencode(path)
             return self.realpath(path, writes=writes)
         except (OSError, ValueError) as error:  # a NUL, or a character that is invalid in file names
-            return Refused(f"{str(path)!r} is not a path: {error}.")
+            return Refused(f"{str(path)!r} is not a valid path: {error}.")
 
     def _writable(self) -> tuple[Path, ...]:
         return self.writable if self.tmp is None else (*self.writable, self.tmp.directory)
@@ -255,7 +265,7 @@ def _configured_path(setting: str, text: str, cwd: Path) -> Path:
         return _realpath(cwd / Path(text).expanduser())
     except (RuntimeError, ValueError) as error:  # an unknown user's home; a NUL or an invalid character
         reason = str(error).rstrip(".")
-        raise ConfigError(f"{setting} holds {text!r}, which is not a path: {reason}. Give a whole path.") from error
+        raise ConfigError(f"{setting}: {text!r} is not a valid path: {reason}. Use an absolute path.") from error
 
 
 def _refuse_writable_symlink(setting: str, text: str, *, cwd: Path, roots: tuple[Path, ...]) -> None:
@@ -270,9 +280,7 @@ def _refuse_writable_symlink(setting: str, text: str, *, cwd: Path, roots: tuple
 
 def _check_directory(path: Path) -> Path:
     if path.exists() and not path.is_dir():
-        raise ConfigError(
-            f"workspace.extra holds {str(path)!r}, which is not a directory. Name the directory it is in."
-        )
+        raise ConfigError(f"workspace.extra: {str(path)!r} is not a directory. Use the directory that contains it.")
     return path
 
 
@@ -309,7 +317,9 @@ def _is_write_protected(path: Path, root: Path) -> bool:
         return False
     names = [name.casefold() for name in path.parts]
     home = _realpath(Path.home())
-    if OWN_DIRECTORY in names or (system.normcase(path.name) in STARTUP_NAMES and path.parent == home):
+    if OWN_DIRECTORY in names or (
+        re.fullmatch(SHELL_STARTUP_FILES, system.normcase(path.name)) and path.parent == home
+    ):
         return True
     if any(system.is_within(path, home / name) for name in AUTOSTART_DIRECTORIES):
         return True
@@ -327,9 +337,9 @@ def _is_write_protected(path: Path, root: Path) -> bool:
 def _denied_by(closed: DeniedPaths, path: Path, real: Path) -> Refused | None:
     """Return why the rules deny a path; None if they do not."""
     if rule := closed.rule_for(str(real), os.path.normpath(path)):
-        return Refused(f"{path} is closed by the rule {rule!r} of the user's settings. Go on without it.")
+        return Refused(f"{path} is denied by the rule {rule!r} in the user's settings. Continue without it.")
     return None
 
 
 def _describe(path: Path, real: Path) -> str:
-    return str(path) if path == real else f"{path} (which is {real})"
+    return str(path) if path == real else f"{path} ({real})"

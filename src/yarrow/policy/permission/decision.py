@@ -32,10 +32,10 @@ class Deny(Struct, frozen=True):
 
 Decision = Allow | Ask | Deny
 
-_PLAN_TEXT = "Not run: this session only plans, so that nothing may be changed. Say what you would do instead."
-_READ_ONLY_TEXT = "Not run: in this session nothing may be changed. Read, and answer from that."
-_STRICT_TEXT = "Not run: the strict sandbox cannot be left. Ask the user to run the command, or go on without it."
-_UNATTENDED_TEXT = "Not run: in this session nobody is asked, and this would need to be. Go on without it."
+_PLAN_TEXT = "Not run: this session is in plan mode and allows no changes. Describe what you would do instead."
+_READ_ONLY_TEXT = "Not run: this session is read-only. Answer from what you can read."
+_STRICT_TEXT = "Not run: commands cannot leave the strict sandbox. Ask the user to run it, or continue without it."
+_UNATTENDED_TEXT = "Not run: it needs permission, and this session does not ask for any. Continue without it."
 
 
 def decide(
@@ -72,7 +72,7 @@ def denial(rule: RuleMatch | None) -> Deny | None:
     """Return the refusal of a rule that denies; None for any other rule."""
     if rule is None or rule.effect is not RuleEffect.DENY:
         return None
-    return Deny(f"Not run: the rule {rule.rule!r} of the user's settings denies it. Go on without it.")
+    return Deny(f"Not run: denied by the rule {rule.rule!r} in the user's settings. Continue without it.")
 
 
 def _ask_reason(mode: PermissionMode, rule: RuleMatch | None, call: CallDescription) -> str:
@@ -167,7 +167,7 @@ def describe_unknown_tools(rules: Mapping[str, str], tools: Iterable[str]) -> li
     names = set(tools)
     strange = {rule: named for rule in rules if (named := parse_rule(rule)[0]) not in names and named != "*"}
     return [
-        f"permissions.rules: {rule!r} concerns nothing; {_suggestion(named, names)}" for rule, named in strange.items()
+        f"permissions.rules: {rule!r} has no effect: {_suggestion(named, names)}" for rule, named in strange.items()
     ]
 
 
@@ -177,5 +177,5 @@ def _suggestion(named: str, names: set[str]) -> str:
 
     by_folded = {name.casefold(): name for name in sorted(names)}
     near = difflib.get_close_matches(named.casefold(), by_folded, n=1)
-    hint = f", perhaps {by_folded[near[0]]!r} is meant" if near else f": they are {', '.join(sorted(names))}"
-    return f"there is no tool {named!r}{hint}"
+    hint = f"did you mean {by_folded[near[0]]!r}?" if near else f"use one of {', '.join(sorted(names))}"
+    return f"unknown tool {named!r}; {hint}"

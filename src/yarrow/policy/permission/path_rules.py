@@ -146,7 +146,7 @@ class DeniedPaths(Struct, frozen=True):
     def notice(self) -> str:
         """Return a note on the rules that may exclude paths from a search; empty if there are none."""
         kept = ", ".join(repr(one.rule) for one in self.rules.rules if self._denies(one))
-        return f"left out, if there: what the user's settings close by {kept}" if kept else ""
+        return f"paths denied by the rules {kept} in the user's settings are left out" if kept else ""
 
     def _denies(self, one: PathRule) -> bool:
         return one.effect is RuleEffect.DENY or (one.effect is RuleEffect.ASK and one.rule != self.exempt)

@@ -82,8 +82,8 @@ def build_arguments(
     clear_mount_points(plan, places | mounts.caches.session_directories)
     words += render_mounts(plan if spec.owner is None else _reachable_mounts(plan, spec, spec.owner))
     if len(words) > MAX_WORDS:
-        told = f"{len(mounts.masks):,} files such as .env, or many repositories: more than a sandbox can keep apart"
-        raise OSError(errno.E2BIG, f"the workspace holds {told}. Work in a part of it")
+        many = f"too many repositories or files such as .env ({len(mounts.masks):,}) for one sandbox"
+        raise OSError(errno.E2BIG, f"the workspace contains {many}. Work in a subdirectory")
     return [*words, *(() if mounts.config_copies is None else (GUARDS_MARK,)), "--chdir", str(cwd)]
 
 

@@ -76,9 +76,7 @@ def _scan_and_quarantine(before: Baseline, quarantine: Quarantine, lister: ListD
         REGISTER.add(find_new_repositories(before, found))
         verdicts = find_planted(before, found)
     except Exception as error:  # noqa: BLE001 (a leftover of the command may have provoked it)
-        yield failed_entry(
-            before.roots[0], f"what git would execute of it could not be looked for: {type(error).__name__}"
-        )
+        yield failed_entry(before.roots[0], f"cannot check what git would execute in it: {type(error).__name__}")
         return
     for verdict in verdicts:
         try:

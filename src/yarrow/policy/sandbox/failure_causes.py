@@ -186,7 +186,7 @@ def _no_agent(seen: FailureEvidence) -> str:
 
 def _no_credentials(seen: FailureEvidence) -> str:
     is_so = seen.has_line_like(_CREDENTIALS) and _has_credentials(seen.restrictions.spec.home)
-    return "commands have no credentials of yours" if is_so else ""
+    return "commands cannot use your credentials" if is_so else ""
 
 
 def _protected_path(seen: FailureEvidence) -> str:
@@ -196,7 +196,7 @@ def _protected_path(seen: FailureEvidence) -> str:
         if guarded := seen.restrictions.guard(path):
             return f"{_display_path(guarded, seen)} is protected"
         if path in seen.restrictions.masked:
-            return f"{_display_path(path, seen)} is closed to commands"
+            return f"{_display_path(path, seen)} is not accessible to commands"
         if path.is_relative_to(seen.restrictions.spec.home) and os.path.lexists(path):  # a mounted settings file
             return f"{_display_path(path, seen)} is protected"
     return ""
@@ -236,11 +236,11 @@ def _no_socket(seen: FailureEvidence) -> str:
 def _masked_file(seen: FailureEvidence) -> str:
     for path in _paths_in(seen, _DENIED):
         if path in seen.restrictions.masked and os.access(path, os.R_OK):
-            return f"{_display_path(path, seen)} is closed to commands"
+            return f"{_display_path(path, seen)} is not accessible to commands"
     names = {path.name for path in _paths_in(seen, _SPECIAL)}  # a copy of the cover
     return next(
         (
-            f"{_display_path(path, seen)} is closed to commands"
+            f"{_display_path(path, seen)} is not accessible to commands"
             for path in seen.restrictions.masked
             if path.name in names
         ),
@@ -251,7 +251,7 @@ def _masked_file(seen: FailureEvidence) -> str:
 def _no_setuid(seen: FailureEvidence) -> str:
     if _SETTING_BITS.search(seen.finished.command) and seen.has_line_like(_BITS_REFUSED):
         return "setuid and setgid bits cannot be set"
-    return "setuid programs such as sudo get no rights" if seen.lines_with(_SETUID) else ""
+    return "setuid programs such as sudo gain no privileges" if seen.lines_with(_SETUID) else ""
 
 
 GIT_DETECTORS: tuple[Detector, ...] = (

@@ -47,8 +47,8 @@ SYSTEM_PYTHON = "/usr/bin/python3"
 GUARDS_MARK = "--guards"
 """Placeholder in the launcher's command line for the read-only mounts of the user's files."""
 FILE_MODE = re.compile(rb"^([ \t]*filemode[ \t]*=[ \t]*)(true|false)\b", re.MULTILINE | re.IGNORECASE)
-EXECUTES_REASON = "it changes settings by which git executes or reads something"
-CHANGED_REASON = "the file was changed by another program while the command ran"
+EXECUTES_REASON = "it changes settings that make git execute or read something"
+CHANGED_REASON = "another program changed the file while the command ran"
 UNWRITABLE_REASON = "the file could not be written"
 
 

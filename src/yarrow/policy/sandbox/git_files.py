@@ -43,7 +43,7 @@ def read_gitfile(file: Path) -> Path:
     """Return the directory named by a `.git` file. Raises OSError, and ValueError if git rejects it."""
     text = read_path(file)
     if not text.startswith(GITFILE_PREFIX):
-        raise ValueError(f"{file} does not begin with {GITFILE_PREFIX!r}")
+        raise ValueError(f"{file} does not start with {GITFILE_PREFIX!r}")
     return file.parent / text.removeprefix(GITFILE_PREFIX)
 
 

@@ -71,8 +71,8 @@ class HomeChanges(Struct, frozen=True):
         names = ", ".join(f"~/{path}" for path in written[:MAX_NAMED])
         more = f" and {len(written) - MAX_NAMED} more" if len(written) > MAX_NAMED else ""
         return (
-            f"{names}{more}: only in this session's home, which is removed with the session; the user's {self.home} "
-            "is unchanged. Files to keep belong in the workspace"
+            f"{names}{more}: written to this session's temporary home, not to the user's {self.home}. "
+            "Put files to keep in the workspace"
         )
 
 

@@ -222,7 +222,7 @@ class MountDescriptors:
 
 
 def _became_link(path: Path) -> OSError:
-    return OSError(errno.ELOOP, "became a link while its sandbox was made, so nothing was run", str(path))
+    return OSError(errno.ELOOP, "became a symlink during the sandbox setup, so nothing was run; try again", str(path))
 
 
 def _close(descriptors: list[int]) -> None:

@@ -138,18 +138,18 @@ def describe_moved(moved: MovedFiles, name: Callable[[Path], str]) -> str:
     told: list[str] = []
     if kept:
         told.append(
-            f"{', '.join(kept)}: moved out of the workspace to a place that is deleted when the session ends; the "
-            "quarantine has a copy, and `yarrow sandbox quarantine restore N` puts it back"
+            f"{', '.join(kept)}: moved to a directory that is deleted when the session ends; the quarantine has a "
+            "copy. To restore it, run `yarrow sandbox quarantine restore N`"
         )
     if lost or moved.more:
         names = ", ".join([*lost, *([f"{moved.more} more"] if moved.more else [])])
         told.append(
-            f"{names}: moved out of the workspace without a copy, and deleted when the session ends: move it back now"
+            f"{names}: moved to a directory that is deleted when the session ends, without a copy: move it back now"
         )
     if moved.unknown:
         told.append(
-            f"{moved.unknown:,} files in a place that is deleted when the session ends may come from the workspace, "
-            f"which has more than the {MAX_FILES:,} files compared: move them back now"
+            f"{moved.unknown:,} files in a directory that is deleted when the session ends may be from the workspace, "
+            f"which has more than {MAX_FILES:,} files to compare: move them back now"
         )
     return "; ".join(told)
 

@@ -58,10 +58,10 @@ def unavailable_reason() -> str:
     except subprocess.TimeoutExpired as error:
         asked.kill()
         asked.communicate()
-        return f"bubblewrap does not run here: {error}"
+        return f"bubblewrap does not work here: {error}"
     if asked.returncode:
         lines = said.decode("utf-8", "replace").strip().splitlines()
-        return f"bubblewrap does not work here: {lines[0] if lines else f'it ended with {asked.returncode}'}"
+        return f"bubblewrap does not work here: {lines[0] if lines else f'exit code {asked.returncode}'}"
     return ""
 
 
@@ -85,7 +85,7 @@ def start_probe() -> "subprocess.Popen[bytes] | str":
             env={"PATH": os.defpath},
         )
     except OSError as error:
-        return f"bubblewrap does not run here: {error}"
+        return f"cannot run bubblewrap: {error}"
 
 
 @lru_cache(maxsize=1)

@@ -307,8 +307,8 @@ def _refuse_link(path: Path) -> None:
 
 def _refuse(path: Path, status: os.stat_result) -> None:
     if stat.S_ISLNK(status.st_mode):
-        told = "is a link, which a sandbox cannot keep from being changed. Put what it leads to in its place, or run"
-        raise OSError(errno.ELOOP, f"{told} the command outside the sandbox", str(path))
+        advice = "Replace it with its target, or run the command outside the sandbox"
+        raise OSError(errno.ELOOP, f"is a symlink, which a sandbox cannot protect. {advice}", str(path))
 
 
 def merge_earlier(root: Path, found: ScanResult) -> ScanResult:
@@ -336,17 +336,17 @@ def protection_gaps(roots: Sequence[Path]) -> list[str]:
     told: list[str] = []
     if unhidden := sum(found.unhidden_count for found in looks):
         told.append(
-            f"{unhidden:,} files such as .env below build, dist and the like are too many to hide: "
-            "commands can read them"
+            f"commands can read {unhidden:,} files such as .env in build, dist and similar directories: "
+            "too many to hide"
         )
     if any(found.is_truncated for found in looks):
         told.append(
-            f"the workspace has more than {MAX_DIRECTORIES:,} directories: files such as .env and settings of git in "
-            "the others are not checked. Work in a part of it"
+            f"the workspace has more than {MAX_DIRECTORIES:,} directories: in the others, files such as .env and git "
+            "settings are not protected. Work in a subdirectory"
         )
     if closed := [path for found in looks for path in found.closed_repositories]:
         more = f" and {len(closed) - 1:,} more" if len(closed) > 1 else ""
-        told.append(f"{closed[0]}{more} cannot be read, and so is hidden from commands")
+        told.append(f"{closed[0]}{more}: permission denied, so commands cannot see it")
     return told
 
 

@@ -158,16 +158,16 @@ def describe_entries(taken: Sequence[QuarantineEntry], name: Callable[[Path], st
     told: list[str] = []
     for reason in dict.fromkeys(entry.reason for entry in moved):
         names = [f"{name(entry.path)} ({entry.number})" for entry in moved if entry.reason == reason]
-        told.append(f"{', '.join(names)}: quarantined, since {reason}")
+        told.append(f"{', '.join(names)}: quarantined because {reason}")
     if moved:
-        told.append("`yarrow sandbox quarantine restore N` puts an entry back")
-    told += [f"{name(entry.path)}: renamed to {entry.item.name}, since {entry.reason}" for entry in beside]
-    told += [f"{name(entry.path)}: unchanged, and the change was dropped, since {entry.reason}" for entry in withheld]
+        told.append("to restore an entry, run `yarrow sandbox quarantine restore N`")
+    told += [f"{name(entry.path)}: renamed to {entry.item.name} because {entry.reason}" for entry in beside]
+    told += [f"{name(entry.path)}: unchanged; the change was dropped because {entry.reason}" for entry in withheld]
     if beside or withheld:
         told.append(
-            "the quarantine is full or unwritable: `yarrow sandbox quarantine empty` deletes its entries for good"
+            "the quarantine is full or unwritable: to delete all its entries, run `yarrow sandbox quarantine empty`"
         )
-    told += [f"{name(entry.path)}: could not be quarantined, remove it: {entry.reason}" for entry in stuck]
+    told += [f"{name(entry.path)}: remove it; it could not be quarantined: {entry.reason}" for entry in stuck]
     return "; ".join(told)
 
 
@@ -191,7 +191,7 @@ def restore(directory: Path, number: int) -> RestoredEntry:
     """
     entry = next((entry for entry in list_entries(directory) if entry.number == number), None)
     if entry is None:
-        raise UsageError(f"the quarantine has no entry {number}: `yarrow sandbox quarantine list` shows all")
+        raise UsageError(f"the quarantine has no entry {number}: run `yarrow sandbox quarantine list` to see all")
     path = entry.path
     path.parent.mkdir(parents=True, exist_ok=True)
     if real_path(path.parent) != str(path.parent):
@@ -321,7 +321,7 @@ def _copy(source: Path, target: Path) -> None:
         try:
             shutil.copytree(source, target, symlinks=True, copy_function=_copy_file)
         except RecursionError as error:
-            raise OSError(errno.ENAMETOOLONG, "its directories are nested too deep to copy", str(source)) from error
+            raise OSError(errno.ENAMETOOLONG, "its directories are too deeply nested to copy", str(source)) from error
     else:
         _copy_file(str(source), str(target))
 
@@ -340,7 +340,7 @@ def _copy_owners(source: Path, target: Path) -> None:
 def _copy_file(source: str, target: str) -> None:
     mode = os.lstat(source).st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):  # a FIFO would block
-        raise OSError(f"{source} is not an ordinary file")
+        raise OSError(f"{source} is not a regular file")
     shutil.copy2(source, target, follow_symlinks=False)
 
 

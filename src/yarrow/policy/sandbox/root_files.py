@@ -87,12 +87,12 @@ class RootFiles(Struct, frozen=True):
         """Return a sentence on what commands can still read; empty if there is nothing."""
         if self.unmasked:
             return (
-                f"Commands can read {self.unmasked:,} files that are for root only: a sandbox masks {MAX_MASKS}. "
-                "Close their directories or run Yarrow as another user."
+                f"Commands can read {self.unmasked:,} root-only files: a sandbox can hide only {MAX_MASKS}. "
+                "Restrict their directories or run Yarrow as another user."
             )
         if not self.is_complete:
             return (
-                "Commands may read files that are for root only: /etc, /opt and /usr/local hold too much to look at. "
+                "Commands may be able to read root-only files: /etc, /opt and /usr/local are too large to scan. "
                 "Run Yarrow as another user."
             )
         return ""

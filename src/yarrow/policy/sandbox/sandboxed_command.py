@@ -261,7 +261,9 @@ def _trusted_bwrap(spec: SandboxSpec) -> str:
     """Return the path of bubblewrap. Raises OSError if commands in the sandbox could write it."""
     program = find_bwrap()
     if program is None or any(Path(program).is_relative_to(root) for root in spec.writable):
-        raise OSError(f"bubblewrap ({program}) lies in the workspace, so commands can write it: work in a part")
+        raise OSError(
+            f"bubblewrap ({program}) is in the workspace, where commands can change it: work in a subdirectory"
+        )
     return program
 
 

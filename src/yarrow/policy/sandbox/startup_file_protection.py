@@ -44,7 +44,7 @@ def _protectable_path(path: Path, root: Path) -> Path:
     for step in (*reversed(directories_between(root, path)), path):
         if step.is_symlink():
             if step.parent == root:
-                words = "is a symlink to what Yarrow runs, which a sandbox cannot protect: name the real path"
+                words = "is a symlink to a file that Yarrow runs, which a sandbox cannot protect: use the real path"
                 raise OSError(errno.ELOOP, words, str(step))
             return step.parent
     return path
