@@ -50,7 +50,7 @@ async def test_it_runs_in_the_directory_that_was_allowed(boxed: ToolContext, tmp
     )
     (boxed.cwd / "sub").rmdir()
     (boxed.cwd / "sub").symlink_to(tmp_path)
-    assert "not the directory any more" in (await call("bash", context, {"command": "pwd", **OUT})).failed.text
+    assert "no longer the directory" in (await call("bash", context, {"command": "pwd", **OUT})).failed.text
 
 
 async def test_output_is_cut_and_processes_are_ended_as_ever(

@@ -60,7 +60,7 @@ async def test_what_may_not_be_read_is_empty_inside(ws: Path, tmp_path: Path) ->
     outcome = await call("bash", replace(context, sandbox=box), command)
     assert outcome.text.count("4711") == 1  # what is named by `*` alone is not looked for
     assert (ws / "secret/plan").read_text() == (ws / "token").read_text() == "4711\n"
-    assert "belongs to Yarrow itself" in (await call("read", context, {"path": "token"})).failed.text
+    assert "belongs to Yarrow and" in (await call("read", context, {"path": "token"})).failed.text
 
 
 async def test_a_failure_is_told_with_its_code(boxed: ToolContext) -> None:
@@ -72,8 +72,8 @@ async def test_a_failure_is_told_with_its_code(boxed: ToolContext) -> None:
 async def test_what_was_taken_away_is_told(boxed: ToolContext) -> None:
     outcome = await call("bash", boxed, {"command": "mkdir .yarrow; echo made"})
     assert outcome.done.text == (
-        "made\n[.yarrow (1): quarantined, since it is read by git or Yarrow to learn what to run; "
-        "`yarrow sandbox quarantine restore N` puts an entry back]"
+        "made\n[.yarrow (1): quarantined because it is read by git or Yarrow to learn what to run; "
+        "to restore an entry, run `yarrow sandbox quarantine restore N`]"
     )
     assert not (boxed.cwd / ".yarrow").exists()
     assert (await call("bash", boxed, {"command": "echo made"})).done.text == "made"
@@ -82,13 +82,13 @@ async def test_what_was_taken_away_is_told(boxed: ToolContext) -> None:
 async def test_a_link_in_the_place_of_the_repository_is_told(boxed: ToolContext) -> None:
     (boxed.cwd / ".git").symlink_to("elsewhere")
     outcome = await call("bash", boxed, {"command": "echo ran"})
-    assert "is a link, which a sandbox cannot keep from being changed" in outcome.failed.text
+    assert "is a symlink, which a sandbox cannot protect" in outcome.failed.text
     assert "ran" not in outcome.text
 
 
 async def test_a_dry_run_names_the_level_and_starts_nothing(boxed: ToolContext) -> None:
     outcome = await call("bash", boxed, {"command": "touch x"}, dry_run=True)
-    assert "in a sandbox (workspace), it would run:\ntouch x" in outcome.done.text
+    assert "in a sandbox (workspace), with a timeout of 120 s, this would run:\ntouch x" in outcome.done.text
     assert list(boxed.cwd.iterdir()) == []
 
 
@@ -111,7 +111,7 @@ async def test_a_command_elsewhere_runs_there_and_changes_nothing_there(boxed: T
 async def test_a_directory_that_is_gone_costs_no_call(boxed: ToolContext) -> None:
     boxed.cwd.rmdir()
     outcome = await call("bash", boxed, {"command": "touch x-yarrow; ls x-*"})
-    assert outcome.done.text == f"x-yarrow\n[{boxed.cwd} no longer exists; this ran in /tmp]"
+    assert outcome.done.text == f"x-yarrow\n[{boxed.cwd} no longer exists; the command ran in /tmp]"
     assert not os.path.lexists("/tmp/x-yarrow")
 
 
@@ -129,7 +129,7 @@ def test_without_bubblewrap_it_is_told_once_and_strict_is_refused(
         usual, strict = SandboxFactory("workspace", home=Path.home()), SandboxFactory("strict", home=Path.home())
         assert usual.create("s", workspace) is None
         assert usual.warning((Path("/ws"),)).startswith(
-            "shell commands run without a sandbox, with your rights: bubblewrap is not"
+            "shell commands run without a sandbox, with your permissions: bubblewrap is not"
         )
         with pytest.raises(ConfigError, match="bubblewrap is not installed"):
             strict.create("s", workspace)
@@ -213,7 +213,7 @@ def test_a_launcher_that_a_relative_path_leads_to_is_not_run(monkeypatch: pytest
 async def test_a_directory_that_is_hidden_is_told_and_nothing_runs(boxed: ToolContext, cwd: str) -> None:
     text = (await call("bash", boxed, {"command": f"touch {boxed.cwd}/ran", "cwd": cwd})).failed.text
     assert text.startswith(f"The command was not run: cwd {cwd} ")
-    assert "is not there in the sandbox; name a dir" in text or "cannot be used (No such file or directory)" in text
+    assert "does not exist in the sandbox; use a dir" in text or "cannot be used (No such file or directory)" in text
     assert not (boxed.cwd / "ran").exists()
 
 
@@ -238,9 +238,9 @@ def tracking(boxed: ToolContext) -> ToolContext:
 async def test_git_and_a_closed_file_are_explained(tracking: ToolContext) -> None:
     outcome = await call("bash", tracking, {"command": "git add -A"})
     assert outcome.failed.text.endswith(
-        "[.env: closed to commands, so to git it may look changed here, and cannot be compared or added; "
-        "commits keep it as it is. Leave it out, as in: git add -A -- . ':(exclude).env']\n"
-        f"[sandbox: .env is closed to commands. {OUTSIDE_HINT}]"
+        "[.env: not accessible to commands, so git may show it as changed and cannot diff or add it; "
+        "commits leave it unchanged. Exclude it: git add -A -- . ':(exclude).env']\n"
+        f"[sandbox: .env is not accessible to commands. {OUTSIDE_HINT}]"
     )
     assert "[" not in (await call("bash", tracking, {"command": "ls -A"})).done.text
 
@@ -251,7 +251,7 @@ async def test_a_recorded_secret_is_open_unless_a_rule_denies_it(tracking: ToolC
     assert "KEY=1" in (await call("read", tracking, {"path": ".env"})).done.text
     assert ".env:1:KEY=1" in (await call("grep", tracking, {"pattern": "KEY"})).done.text
     assert ".env" in (await call("find", tracking, {"pattern": ".env"})).done.text
-    assert "hold secrets" in (await call("write", tracking, {"path": ".env", "content": "x"})).failed.text
+    assert "contain secrets" in (await call("write", tracking, {"path": ".env", "content": "x"})).failed.text
     denied = find_denied_paths({"read(.env)": "deny"}, tracking.cwd)
     box = SandboxFactory("workspace", home=Path.home()).create("s1", tracking.workspace, denied)
     assert "KEY" not in (await call("bash", replace(tracking, sandbox=box), {"command": "cat .env"})).text
@@ -266,7 +266,7 @@ async def test_a_changed_secret_that_stops_git_names_the_way_out(tracking: ToolC
     await asyncio.to_thread(subprocess.run, ["sh", "-c", OTHER], cwd=tracking.cwd, check=True)
     (tracking.cwd / ".env").write_text("KEY=of this machine\n")
     outcome = await call("bash", tracking, {"command": command})
-    assert outcome.failed.text.endswith(f"\n[sandbox: .env is closed to commands. {OUTSIDE_HINT}]")
+    assert outcome.failed.text.endswith(f"\n[sandbox: .env is not accessible to commands. {OUTSIDE_HINT}]")
     assert (tracking.cwd / ".env").read_text() == "KEY=of this machine\n"
 
 
@@ -300,5 +300,5 @@ async def test_a_workspace_that_became_a_link_is_named_and_nothing_runs(boxed: T
     boxed.cwd.rename(away)
     boxed.cwd.symlink_to(away)
     text = (await call("bash", boxed, {"command": "touch ran"})).failed.text
-    assert text.startswith(f"The command could not be run: {boxed.cwd}: became a link ")
+    assert text.startswith(f"The command could not be run: {boxed.cwd}: became a symlink ")
     assert not (away / "ran").exists()

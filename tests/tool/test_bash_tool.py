@@ -43,7 +43,7 @@ async def test_case_T_13_no_output_and_an_exit_code(ws: Path) -> None:
     assert time.monotonic() - start < 2
     assert (await bash(ws, "true")).done.text == "[no output]"
     assert (await bash(ws, "echo x; exit 7")).failed.text == "x\n[exit code 7]"
-    assert (await bash(ws, "kill -SEGV $$")).failed.text == "[no output]\n[ended by signal SIGSEGV]"
+    assert (await bash(ws, "kill -SEGV $$")).failed.text == "[no output]\n[killed by signal SIGSEGV]"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ async def test_case_T_08_a_timeout_tells_what_there_was(ws: Path) -> None:
     outcome = await bash(
         ws, "echo $$ > pid; echo on; bash -c 'trap \"\" TERM; echo $$ >> pid; sleep 300' & wait", timeout=0.5
     )
-    assert outcome.failed.text == "on\n[timed out after 0.5 s, and was ended]"
+    assert outcome.failed.text == "on\n[timed out after 0.5 s and was killed]"
     for pid in (ws / "pid").read_text().split():
         assert not Path(f"/proc/{pid}/cmdline").exists() or not Path(f"/proc/{pid}/cmdline").read_bytes()
 
@@ -74,7 +74,7 @@ async def test_case_T_09_a_directory_that_is_gone(ws: Path) -> None:
     assert (await bash(ws, f"rm -rf {ws}")).done
     assert (await bash(ws, "seq 100000")).done  # what is kept of it must not be in the way
     hi = (await bash(ws, "echo hi; pwd; ls -A")).done.text
-    found = re.fullmatch(rf"hi\n(/\S+)\n\[{ws} no longer exists; this ran in (/\S+)\]", hi)
+    found = re.fullmatch(rf"hi\n(/\S+)\n\[{ws} no longer exists; the command ran in (/\S+)\]", hi)
     assert found is not None
     assert found[1] == found[2]
     assert not str(ws).startswith(found[1])
@@ -123,7 +123,7 @@ async def test_case_T_11_a_flood(ws: Path) -> None:
     assert after - before < 8_000, "KiB of memory grew with the output"
     assert deltas <= DELTAS_PER_SECOND * seconds + 2
     assert longest <= MAX_PROGRESS_BYTES
-    assert f"of {T_11_BYTES:,} bytes not shown ({T_11_BYTES // 2:,} lines in all)" in text
+    assert f"of {T_11_BYTES:,} bytes not shown ({T_11_BYTES // 2:,} lines in total)" in text
     assert f"its first {MAX_FILE_BYTES:,} bytes are in /" in text
     assert text.startswith("y\ny\n")
     assert text.endswith("\ny")
@@ -138,7 +138,7 @@ async def test_long_output_keeps_head_and_tail_and_the_whole_in_a_private_file(w
     assert tail.split("\n") == [str(n) for n in range(100_000 - tail.count("\n"), 100_001)]
     assert head.count("\n") + tail.count("\n") + 3 <= MAX_RESULT_LINES
     hidden = 588_895 - len(head) - len(tail) - 2
-    assert note.startswith(f"{hidden:,} of 588,895 bytes not shown (100,000 lines in all); all of it is in /")
+    assert note.startswith(f"{hidden:,} of 588,895 bytes not shown (100,000 lines in total); full output: /")
     path = file_named(note)
     assert path.read_text() == "".join(f"{n}\n" for n in range(1, 100_001))
     assert path.stat().st_mode & 0o777 == 0o600
@@ -162,14 +162,14 @@ async def test_output_of_many_short_lines(ws: Path, lines: int) -> None:
     if lines == MAX_RESULT_LINES:
         assert text == "\n".join(["x"] * lines)
     else:
-        assert "\n[... 4 of 4,002 bytes not shown (2,001 lines in all); all of it is in /" in text
+        assert "\n[... 4 of 4,002 bytes not shown (2,001 lines in total); full output: /" in text
 
 
 async def test_one_line_of_very_much_output(ws: Path) -> None:
     text = (await bash(ws, "head -c 300000 /dev/zero | tr '\\0' é")).done.text
     head, note, tail = text.split("\n")
     assert set(head + tail) <= {"é", "\u00c3", "\ufffd"}
-    assert re.search(r"of [\d,]+ bytes not shown \(0 lines in all\)", note)
+    assert re.search(r"of [\d,]+ bytes not shown \(0 lines in total\)", note)
     assert len(text.encode()) <= MAX_RESULT_BYTES + 200
 
 
@@ -179,7 +179,7 @@ async def test_a_disk_that_is_full_costs_the_file_and_not_the_result(ws: Path, m
 
     monkeypatch.setattr("yarrow.tool.command_output.create_output_file", on_full_disk)
     text = (await bash(ws, "seq 100000")).done.text
-    assert "its first 0 bytes are in /scratch/output.log (No space left on device)" in text
+    assert "the first 0 bytes are in /scratch/output.log (No space left on device)" in text
     assert text.endswith("\n100000")
 
 
@@ -260,12 +260,12 @@ async def test_the_directory_can_be_chosen(ws: Path) -> None:
 @pytest.mark.parametrize(
     ("cwd", "said"),
     [
-        ("nowhere", "cwd nowhere cannot be used (No such file or directory); name a directory that is there"),
+        ("nowhere", "cwd nowhere cannot be used (No such file or directory); use an existing directory"),
         ("n" * 300, f"cwd {'n' * 200}... (300 characters) cannot be used (File name too long)"),
         ("d/" * 3_000, "(6,000 characters) cannot be used (File name too long)"),
         ("a\nb", 'cwd "a\\nb" cannot be used (No such file or directory)'),
         ("a\0b", "cannot be used (embedded null byte)"),
-        ("file", "cwd file is not a directory; name the directory"),
+        ("file", "cwd file is not a directory; use a directory"),
         ("file/sub", "cwd file/sub cannot be used (Not a directory)"),
         ("loop", "cwd loop cannot be used (Too many levels of symbolic links)"),
     ],
@@ -284,7 +284,7 @@ async def test_a_directory_that_is_none_is_told_shortly_and_nothing_runs(ws: Pat
     ("command", "said"),
     [
         ("echo a\0b", "embedded null byte"),
-        ("true " + "x" * 200_000, "The command has 200,005 bytes, more than can be run. Write most of it to a file, "),
+        ("true " + "x" * 200_000, "The command has 200,005 bytes, which is too long. Write most of it to a file "),
         (" \n", "The command is empty."),
     ],
 )
@@ -322,13 +322,14 @@ async def test_a_dry_run_tells_what_where_and_how_long(ws: Path) -> None:
     (ws / "sub").mkdir()
     outcome = await call("bash", ws, {"command": "rm -rf *", "cwd": "sub", "timeout": 5}, dry_run=True)
     assert outcome.done == Done(
-        f"Dry run: nothing was changed. In {ws}/sub, for at most 5 s, without a sandbox, it would run:\nrm -rf *"
+        f"Dry run: nothing was changed. In {ws}/sub, without a sandbox, with a timeout of 5 s, this would run:\n"
+        "rm -rf *"
     )
     assert (ws / "sub").exists()
     default = await call("bash", ws, {"command": "true"}, dry_run=True)
-    assert "for at most 120 s" in default.done.text
+    assert "with a timeout of 120 s" in default.done.text
     wrong = await call("bash", ws, {"command": "true", "timeout": 9_999}, dry_run=True)
-    assert wrong.failed.text.startswith("Dry run: nothing was changed. timeout is in seconds")
+    assert wrong.failed.text.startswith("Dry run: nothing was changed. timeout must be above 0")
 
 
 def test_the_limit_of_open_files_is_not_needed() -> None:

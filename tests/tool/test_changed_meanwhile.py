@@ -98,7 +98,7 @@ async def test_what_somebody_else_writes_meanwhile_is_kept(
 
     by_somebody_else(monkeypatch, tool, change)
     failed = (await call(tool, ws, {"path": "f", **arguments})).failed
-    assert failed.text == "f was not changed: somebody else changed it at the same moment. Read it again."
+    assert failed.text == "f was not changed: another program changed it at the same time. Read it again."
     assert path.read_bytes() == b"one\ntheirs\n"
     assert names_in(ws) == (["f", "g"] if how == "linked" else ["f"])
 
@@ -106,7 +106,7 @@ async def test_what_somebody_else_writes_meanwhile_is_kept(
 async def test_so_is_a_file_that_comes_to_be_meanwhile(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     by_somebody_else(monkeypatch, "write", lambda: (ws / "f").write_bytes(b"theirs\n"))
     failed = (await call("write", ws, {"path": "f", "content": "mine\n"})).failed
-    assert "somebody else changed it" in failed.text
+    assert "another program changed it" in failed.text
     assert (ws / "f").read_bytes() == b"theirs\n"
 
 
@@ -114,5 +114,5 @@ async def test_one_that_goes_meanwhile_is_not_made_again(ws: Path, monkeypatch: 
     (ws / "f").write_bytes(b"one\n")
     by_somebody_else(monkeypatch, "edit", (ws / "f").unlink)
     failed = (await call("edit", ws, {"path": "f", "edits": [{"old": "one", "new": "two"}]})).failed
-    assert "somebody else changed it" in failed.text
+    assert "another program changed it" in failed.text
     assert names_in(ws) == []

@@ -43,7 +43,7 @@ def repository(ws: Path) -> Path:
     [
         ("mv .git moved", ".git is protected"),
         ("cd .git && touch hooks/pre-push", ".git/hooks/pre-push is read-only"),
-        ("sh -c 'cat .env'", ".env is closed to commands"),
+        ("sh -c 'cat .env'", ".env is not accessible to commands"),
         ('python3 -c \'open("/opt/x-yarrow", "w")\'', "/opt/x-yarrow is read-only"),
         ("git config core.hooksPath .husky", ".git/config was not changed"),
         ("git config --get-regexp . && git config alias.x '!id' && git status -s", ".git/config was not changed"),

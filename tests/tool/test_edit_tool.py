@@ -77,7 +77,7 @@ async def test_case_T_03_foreign_bytes_are_kept(ws: Path) -> None:
 
 async def test_case_T_03_what_the_encoding_cannot_say_is_refused(ws: Path) -> None:
     outcome, data = await edit(ws, b"caf\xe9 x\n", ("x", "中"))
-    assert outcome.failed.text == "f was not changed. It is not UTF-8 and is edited as Latin-1, which has no '中'."
+    assert outcome.failed.text == "f was not changed: it is not UTF-8 and is edited as Latin-1, which has no '中'."
     assert data == b"caf\xe9 x\n"
 
 
@@ -135,7 +135,7 @@ async def test_several_edits_are_matched_against_the_original(ws: Path) -> None:
         ("a\nb", [("b", "bc"), ("b", "bc")], "Two edits overlap at line 2."),
         ("a b", [("a", "1"), ("z", "2")], "Edit 2 of 2: `old` was not found"),
         ("“a”", [('"a"', "“a”")], "change nothing"),
-        ("x", [("nothing", "2")], "nor anything like its first line. Read the file again."),
+        ("x", [("nothing", "2")], "nor any line similar to its first. Read the file again."),
     ],
 )
 async def test_what_does_not_fit_is_refused_and_nothing_is_changed(
@@ -158,7 +158,7 @@ async def test_the_nearest_lines_are_shown_with_their_numbers(ws: Path) -> None:
     outcome, _ = await edit(ws, text, ("def totals(values):\n    return sum(value)", "x"))
     assert outcome.failed.text == (
         "f was not changed. `old` was not found. The nearest lines:\n"
-        "3: def total(values):\n4:     return sum(values)\nCopy the text as it is there."
+        "3: def total(values):\n4:     return sum(values)\nCopy the text exactly."
     )
 
 
@@ -213,7 +213,7 @@ async def test_a_file_that_is_not_there_or_is_binary_is_refused(ws: Path) -> Non
     assert "use write" in missing.text
     for data in (b"a\0b", b"\xff\xfea\0\0\0", b"\xff\xfe\0\0a\0\0\0", b"a" * 10_000 + b"\0"):
         outcome, after = await edit(ws, data, ("a", "b"))
-        assert "is not edited" in outcome.failed.text
+        assert "cannot be edited" in outcome.failed.text
         assert after == data
 
 
@@ -250,7 +250,7 @@ def test_law_4_in_utf_16_with_halves_of_characters(
 async def test_utf_16_cut_in_a_character_is_refused_and_says_why(ws: Path) -> None:
     data = "\ufeffab".encode("utf-16-le") + b"c"
     outcome, after = await edit(ws, data, ("a", "b"))
-    assert "it is UTF-16, and it ends in the middle of a character" in outcome.failed.text
+    assert "it has a UTF-16 BOM but ends in the middle of a character" in outcome.failed.text
     assert after == data
 
 

@@ -83,7 +83,7 @@ async def test_case_rb_12_a_root_reached_by_a_symlink_or_home(
 @pytest.mark.parametrize("glob", ["/elsewhere/*.py", "~/elsewhere/*.py", "../*.py", "src/../../*.py"])
 async def test_case_rb_12_a_glob_that_reaches_outside_gets_a_note(ws: Path, how: How, glob: str) -> None:
     make(ws, {"a.py": "needle\n", "src/b.py": "needle\n"})
-    note = "[a glob matches only below path; set path to search another directory]"
+    note = "[a glob only matches inside path; set path to search another directory]"
     assert (await call("find", ws, {"pattern": glob})).done.text.endswith(f"\n{note}")
     text = (await call("grep", ws, {"pattern": "needle", "glob": glob})).done.text
     assert text == f"No matches for 'needle'.\n{note}"
@@ -91,7 +91,7 @@ async def test_case_rb_12_a_glob_that_reaches_outside_gets_a_note(ws: Path, how:
 
 @pytest.mark.parametrize("glob", ["*.rs", "src/*.rs", "~nobody-here", "a..b", "[x]"])
 async def test_case_rb_12_other_globs_get_no_note(ws: Path, how: How, glob: str) -> None:
-    assert (await call("find", ws, {"pattern": glob})).done.text == f"Nothing matches {glob!r}."
+    assert (await call("find", ws, {"pattern": glob})).done.text == f"No matches for {glob!r}."
     assert (await call("grep", ws, {"pattern": "x", "glob": glob})).done.text == "No matches for 'x'."
 
 

@@ -9,7 +9,7 @@ from tool_calls import call
 from yarrow.policy.sandbox.credential_paths import CredentialPaths
 
 KEY = "K=stolen"
-LEFT_OUT = "[2 left out: files such as .env hold secrets]"
+LEFT_OUT = "[2 left out: files such as .env contain secrets]"
 
 
 @pytest.fixture(params=["ripgrep", "ours"])

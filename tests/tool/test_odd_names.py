@@ -61,7 +61,7 @@ async def test_the_home_of_somebody_is_not_guessed(ws: Path) -> None:
     assert "does not exist" in (await call("read", ws, {"path": path})).failed.text
     for name, rest in (("write", {"content": "x"}), ("edit", {"edits": [{"old": "a", "new": "b"}]})):
         failed = (await call(name, ws, {"path": path, **rest})).failed
-        assert failed.text == f"'{path}' is not written: only ~ alone stands for a home directory. Give the whole path."
+        assert failed.text == f"'{path}' was not written: only ~ alone expands to a home directory. Use the full path."
     assert not list(ws.iterdir())
     (ws / "~no-such-user").mkdir()
     assert (await call("write", ws, {"path": path, "content": "x"})).done
@@ -105,7 +105,7 @@ async def test_a_link_to_nothing_is_called_so(ws: Path, target: str) -> None:
     (ws / "round").symlink_to(target)
     for tool in ("grep", "find"):
         text = (await call(tool, ws, {"path": "round", "pattern": "x"})).failed.text
-        assert text == "round is a link that leads to nothing. Look with ls or find."
+        assert text == "round is a dangling symlink. Check with ls or find."
 
 
 async def test_a_directory_that_is_searched_is_not_said_to_be_left_out(ws: Path) -> None:

@@ -38,7 +38,7 @@ async def test_cells_with_numbers_kinds_and_outputs(ws: Path) -> None:
         metadata={"language_info": {"name": "python", "version": "3"}},
     )
     assert await shown(ws, text) == (
-        "[notebook of 3 cells, python; the file is JSON, and edit matches that, as grep shows it]\n"
+        "[notebook of 3 cells, python; edit matches the JSON of the file, as grep shows it]\n"
         "[cell 1: markdown]\n# Title\n![p]([data of 5,522 characters not shown])\n"
         "[cell 2: code, run 3]\na = 1\nprint(a)\n"
         "[output: stdout]\none\ntwo\n"
@@ -53,7 +53,7 @@ async def test_cells_with_numbers_kinds_and_outputs(ws: Path) -> None:
 async def test_pages_of_a_notebook_are_of_what_is_shown(ws: Path) -> None:
     text = notebook(*({"cell_type": "code", "source": f"x{number}"} for number in range(5)))
     page = await shown(ws, text, offset=2, limit=2)
-    assert page == "[cell 1: code]\nx0\n\n[lines 2-3 of 11; go on with offset 4]"
+    assert page == "[cell 1: code]\nx0\n\n[lines 2-3 of 11; continue with offset 4]"
 
 
 async def test_what_stands_behind_a_picture_is_shown(ws: Path) -> None:

@@ -29,11 +29,11 @@ async def test_a_page_says_where_the_rest_is(ws: Path) -> None:
     (ws / "a").write_text("".join(f"{n}\n" for n in range(1, 4_001)))
     first = (await call("read", ws, {"path": "a"})).done.text
     assert first.startswith("1\n2\n")
-    assert first.endswith("\n2000\n\n[lines 1-2,000 of 4,000; go on with offset 2001]")
+    assert first.endswith("\n2000\n\n[lines 1-2,000 of 4,000; continue with offset 2001]")
     second = (await call("read", ws, {"path": "a", "offset": 2_001})).done.text
     assert second == "".join(f"{n}\n" for n in range(2_001, 4_001))
     page = (await call("read", ws, {"path": "a", "offset": 7, "limit": 2})).done.text
-    assert page == "7\n8\n\n[lines 7-8 of 4,000; go on with offset 9]"
+    assert page == "7\n8\n\n[lines 7-8 of 4,000; continue with offset 9]"
 
 
 @pytest.mark.parametrize("end", ["", "\n"])
@@ -49,7 +49,7 @@ async def test_an_offset_past_the_end_is_an_error_with_the_line_count(ws: Path, 
 @pytest.mark.parametrize("arguments", [{"offset": 0}, {"offset": -1}, {"limit": 0}])
 async def test_lines_count_from_one(ws: Path, arguments: dict[str, int]) -> None:
     (ws / "a").write_text("a\n")
-    assert (await call("read", ws, {"path": "a", **arguments})).failed.text == "offset and limit count from 1."
+    assert (await call("read", ws, {"path": "a", **arguments})).failed.text == "offset and limit must be at least 1."
 
 
 async def test_pages_follow_each_other_without_gap_or_overlap(ws: Path) -> None:
@@ -76,8 +76,8 @@ async def test_one_overlong_line_is_cut_between_characters_and_marked(ws: Path) 
     line, cut, rest = shown.split("\n")
     assert line == "x" + "é" * (len(line) - 1)
     assert len(line.encode()) == MAX_RESULT_BYTES - 1
-    assert cut == "[line 2 is cut after 51,199 of 80,002 bytes; the rest: sed -n 2p a | tail -c +51200]"
-    assert rest == "[lines 2-2 of 3; go on with offset 3]"
+    assert cut == "[line 2 is truncated after 51,199 of 80,002 bytes; the rest: sed -n 2p a | tail -c +51200]"
+    assert rest == "[lines 2-2 of 3; continue with offset 3]"
     assert (await call("read", ws, {"path": "a", "offset": 3})).done.text == "third\n"
 
 
@@ -91,7 +91,7 @@ async def test_a_huge_file_is_read_in_constant_memory(ws: Path) -> None:
     shown = (await call("read", ws, {"path": "a", "offset": 64})).done.text
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert "line 64 is cut" in shown
+    assert "line 64 is truncated" in shown
     assert peak < 8_000_000
 
 
@@ -108,10 +108,10 @@ async def test_what_is_not_utf8_is_read_without_loss_and_says_so(ws: Path) -> No
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"a\0b", "a is a binary file of 3 bytes, and is not shown."),
-        (b"%PDF-1.7\nabc", "a is a PDF document of 12 bytes, and is not shown."),
-        (b"\x7fELF\2", "a is an ELF program of 5 bytes, and is not shown."),
-        ("\ufeffhi\0".encode("utf-16-le"), "a is a binary file of 8 bytes, and is not shown."),
+        (b"a\0b", "a is a binary file of 3 bytes and cannot be shown."),
+        (b"%PDF-1.7\nabc", "a is a PDF document of 12 bytes and cannot be shown."),
+        (b"\x7fELF\2", "a is an ELF program of 5 bytes and cannot be shown."),
+        ("\ufeffhi\0".encode("utf-16-le"), "a is a binary file of 8 bytes and cannot be shown."),
         ("\ufeffhi".encode("utf-32-le"), "a is UTF-32 text, which is not supported (try: iconv -f UTF-32 -t UTF-8)"),
     ],
 )
@@ -125,7 +125,7 @@ async def test_utf_16_is_read_in_pages(ws: Path, encoding: str) -> None:
     (ws / "a").write_bytes("\ufeffone\r\ntwo é\r\nthree\r\n".encode(encoding))
     assert (await call("read", ws, {"path": "a"})).done.text == "one\ntwo é\nthree\n\n[UTF-16]"
     page = (await call("read", ws, {"path": "a", "offset": 2, "limit": 1})).done.text
-    assert page == "two é\n\n[lines 2-2 of 3; go on with offset 3]\n[UTF-16]"
+    assert page == "two é\n\n[lines 2-2 of 3; continue with offset 3]\n[UTF-16]"
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ async def test_an_image_has_a_bound(ws: Path) -> None:
     (ws / "a.png").write_bytes(PNG.ljust(IMAGE_BYTES, b"\0"))
     assert (await call("read", ws, {"path": "a.png"})).done.images
     (ws / "a.png").write_bytes(PNG.ljust(IMAGE_BYTES + 1, b"\0"))
-    assert "the most is 3,932,160" in (await call("read", ws, {"path": "a.png"})).failed.text
+    assert "the limit is 3,932,160" in (await call("read", ws, {"path": "a.png"})).failed.text
 
 
 async def test_a_name_that_is_not_there_gets_those_that_are(ws: Path) -> None:
@@ -157,7 +157,7 @@ async def test_a_name_that_is_not_there_gets_those_that_are(ws: Path) -> None:
     missing = (await call("read", ws, {"path": "src/mian.py"})).failed.text
     assert missing == "src/mian.py does not exist. Did you mean main.py, in the same directory?"
     nowhere = (await call("read", ws, {"path": "scr/main.py"})).failed.text
-    assert nowhere.startswith("scr/main.py does not exist, nor does the directory")
+    assert nowhere.startswith("scr/main.py does not exist, nor does its directory")
 
 
 @pytest.mark.parametrize("name", ["read", "ls", "grep", "find"])
@@ -201,7 +201,7 @@ async def test_a_directory_is_listed(ws: Path) -> None:
     assert (await call("ls", ws, {})).done.text == listed
     assert (await call("read", ws, {"path": "."})).done.text == listed
     assert (await call("ls", ws, {"path": "a"})).done.text == "[the directory is empty]"
-    assert (await call("ls", ws, {"path": "b"})).failed.text == "b is not a directory. Use read for a file."
+    assert (await call("ls", ws, {"path": "b"})).failed.text == "b is not a directory. To read a file, use read."
 
 
 async def test_a_long_listing_says_how_many_there_are(ws: Path) -> None:
@@ -252,7 +252,7 @@ async def test_case_X_05_env_files(ws: Path) -> None:
         assert "secrets" in (await call("read", ws, {"path": path})).failed.text
         assert "secrets" in (await call("grep", ws, {"path": path, "pattern": "K="})).failed.text
     found = (await call("grep", ws, {"pattern": "K="})).done.text
-    assert found == ".env.example:1:K=\n[.env not searched: secrets]"
+    assert found == ".env.example:1:K=\n[.env not searched: may contain secrets]"
     listed = (await call("find", ws, {"pattern": "*"})).done.text
-    assert listed == ".env.example\n[2 left out: files such as .env hold secrets]"
+    assert listed == ".env.example\n[2 left out: files such as .env contain secrets]"
     assert (await call("read", ws, {"path": ".env.example"})).done.text == "K=\n"

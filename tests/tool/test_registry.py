@@ -80,7 +80,7 @@ def test_two_tools_of_one_name_are_refused() -> None:
 
 async def test_an_unknown_tool_is_answered_with_the_nearest_names_first(tmp_path: Path) -> None:
     outcome = await call("wirte", tmp_path, {})
-    assert outcome.failed.text.startswith("There is no tool called 'wirte'. The tools are: write, ")
+    assert outcome.failed.text.startswith("Unknown tool 'wirte'. Available tools: write, ")
     assert all(name in outcome.text for name in REGISTRY.names())
     assert REGISTRY.is_read_only("wirte")
     assert not REGISTRY.is_read_only("write")
@@ -88,7 +88,7 @@ async def test_an_unknown_tool_is_answered_with_the_nearest_names_first(tmp_path
 
 async def test_a_tool_that_was_not_offered_is_unknown(tmp_path: Path) -> None:
     outcome, probe = await _run(_done, tmp_path, offered=frozenset({"other"}))
-    assert outcome.failed.text == "There is no tool called 'probe'. There are no tools."
+    assert outcome.failed.text == "Unknown tool 'probe'. No tools are available."
     assert probe.runs == 0
     outcome, probe = await _run(_done, tmp_path, offered=frozenset({"probe"}))
     assert outcome.done.text == "0 False"
@@ -160,8 +160,8 @@ async def _yields_garbage(_arguments: Arguments, _context: ToolContext) -> Async
     ("items", "said", "progress"),
     [
         (_raises, "The tool probe failed: KeyError: 'nothing\\ud800'. Try another way.", ["so far"]),
-        (_says_nothing, "The tool probe is broken: it ended without a result.", ["only this"]),
-        (_goes_on, "The tool probe is broken: it went on after its result.", []),
+        (_says_nothing, "The tool probe has a bug: it ended without a result.", ["only this"]),
+        (_goes_on, "The tool probe has a bug: it continued after its result.", []),
         (_raises_after, "The tool probe failed: OSError: late. Try another way.", []),
         (_yields_garbage, "The tool probe failed: AttributeError", []),
     ],
@@ -222,7 +222,7 @@ async def test_a_long_result_is_cut_and_says_how_much_there_was(tmp_path: Path, 
 
     outcome, _ = await _run(items, tmp_path)
     kept, _, note = outcome.failed.text.rpartition("\n")
-    assert note == f"[cut: this is the start of {rest}; ask for less at a time]"
+    assert note == f"[truncated: {rest} in total; request less at a time]"
     assert text.startswith(kept)
     assert len(kept.encode()) <= MAX_RESULT_BYTES
     assert kept.count("\n") < MAX_RESULT_LINES
@@ -237,7 +237,7 @@ async def test_a_long_diff_is_cut_at_a_line(tmp_path: Path) -> None:
     outcome, _ = await _run(items, tmp_path)
     *lines, note = outcome.done.diff.splitlines()
     assert set(lines) == {"+1234567"}
-    assert note == "[diff cut: this is the start of 90,000 bytes]"
+    assert note == "[diff truncated: 90,000 bytes in total]"
     assert len("\n".join(lines)) < MAX_DIFF_BYTES
 
 

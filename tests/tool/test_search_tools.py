@@ -95,7 +95,7 @@ async def test_case_T_14_find(ws: Path, how: How) -> None:
         "options",
     ]
     assert (await call("find", ws, {"pattern": "*.py"})).done.text == "a.py\nnode_modules/p/j.py"
-    assert (await call("find", ws, {"pattern": "*.rs"})).done.text == "Nothing matches '*.rs'."
+    assert (await call("find", ws, {"pattern": "*.rs"})).done.text == "No matches for '*.rs'."
 
 
 async def test_directories_are_found_by_type(ws: Path) -> None:
@@ -135,7 +135,7 @@ async def test_context_lines(ws: Path, how: How) -> None:
         "b:1:needle",
     ]
     limited = (await call("grep", ws, {"pattern": "needle", "context": 1, "limit": 1})).done.text
-    assert limited == "a-2-2\na:3:needle\na-4-4\n[1 of 4 matches in 2 files; narrow the search, or set limit]"
+    assert limited == "a-2-2\na:3:needle\na-4-4\n[1 of 4 matches in 2 files; narrow the search or set limit]"
 
 
 async def test_limits_say_how_much_there_is(ws: Path, how: How) -> None:
@@ -143,20 +143,20 @@ async def test_limits_say_how_much_there_is(ws: Path, how: How) -> None:
     *lines, note = (await call("grep", ws, {"pattern": "needle"})).done.text.split("\n")
     assert len(lines) == 100
     assert lines[-1] == "f1:40:needle"
-    assert note == "[100 of 181 matches in 4 files; narrow the search, or set limit]"
+    assert note == "[100 of 181 matches in 4 files; narrow the search or set limit]"
     (line,) = (await call("grep", ws, {"pattern": "needle", "path": "long"})).done.text.split("\n")
     assert line == f"long:1:{'x' * 500} [... 106 more characters]"
     found = (await call("find", ws, {"pattern": "*", "limit": 2})).done.text
-    assert found == "f0\nf1\n[2 of 4; narrow the pattern, or set limit]"
+    assert found == "f0\nf1\n[2 of 4; narrow the pattern or set limit]"
 
 
 async def test_a_search_that_finds_very_much_ends(ws: Path, how: How) -> None:
     make(ws, {f"f{n}": "needle\n" * 6_000 for n in range(4)})
     text = (await call("grep", ws, {"pattern": "needle", "limit": 2})).done.text
-    assert text.endswith("[2 of at least 12,000 matches in 2 files; narrow the search, or set limit]")
+    assert text.endswith("[2 of at least 12,000 matches in 2 files; narrow the search or set limit]")
     wide = (await call("grep", ws, {"pattern": "needle", "limit": 100_000})).done.text
     assert wide.endswith(
-        "\nf0:2000:needle\n[2,000 of at least 12,000 matches in 2 files; narrow the search, or set limit]"
+        "\nf0:2000:needle\n[2,000 of at least 12,000 matches in 2 files; narrow the search or set limit]"
     )
     make(ws, {f"f{n}": f"needle {'x' * 400}\n" * 200 for n in range(4)})
     wide = (await call("grep", ws, {"pattern": "needle", "limit": 100_000})).done.text
@@ -236,7 +236,7 @@ async def test_find_lists_files_too_large_for_grep(ws: Path, how: How) -> None:
     ("arguments", "said"),
     [
         ({"pattern": ""}, "The pattern is empty."),
-        ({"pattern": "("}, "The pattern '(' is wrong: missing )"),
+        ({"pattern": "("}, "Invalid pattern '(': missing )"),
         ({"pattern": "a\nb"}, "within one line"),
         ({"pattern": r"a\nb"}, "within one line"),
         ({"pattern": "x", "path": "nowhere"}, "nowhere does not exist"),
@@ -264,7 +264,7 @@ async def test_an_escaped_backslash_before_an_n_is_no_line_feed(ws: Path, how: H
 async def test_large_files_are_passed_over(ws: Path, how: How, monkeypatch: pytest.MonkeyPatch) -> None:
     make(ws, {"small": "needle\n"})
     make_large(ws / "large", "needle\n")
-    note = f"[large not searched: larger than {MAX_SEARCHED_BYTES:,} bytes; use bash]"
+    note = f"[large not searched: larger than {MAX_SEARCHED_BYTES:,} bytes; use bash to search]"
     assert (await call("grep", ws, {"pattern": "needle"})).done.text == f"small:1:needle\n{note}"
     assert "larger than" in (await call("grep", ws, {"pattern": "needle", "path": "large"})).failed.text
 
@@ -291,7 +291,7 @@ async def test_case_rb_10_grep_names_files_too_large_to_search(ws: Path, how: Ho
     make(ws, {".gitignore": "out/\n"})
     for name in names:
         make_large(ws / name)
-    note = f"\n[{named} not searched: larger than {MAX_SEARCHED_BYTES:,} bytes; use bash]" if named else ""
+    note = f"\n[{named} not searched: larger than {MAX_SEARCHED_BYTES:,} bytes; use bash to search]" if named else ""
     assert (await call("grep", ws, {"pattern": "needle", **arguments})).done.text == f"No matches for 'needle'.{note}"
 
 
@@ -317,7 +317,9 @@ async def test_grep_names_no_large_file_when_it_ends_early(ws: Path, how: How) -
 
 async def test_grep_names_a_large_file_of_secrets_once(ws: Path, how: How) -> None:
     make_large(ws / ".env")
-    assert (await call("grep", ws, {"pattern": "x"})).done.text == "No matches for 'x'.\n[.env not searched: secrets]"
+    assert (
+        await call("grep", ws, {"pattern": "x"})
+    ).done.text == "No matches for 'x'.\n[.env not searched: may contain secrets]"
 
 
 async def test_grep_names_no_file_of_the_largest_size_that_is_searched(ws: Path, how: How) -> None:
@@ -352,7 +354,7 @@ async def test_a_pattern_that_explodes_ends_soon_and_stops_nobody(ws: Path, monk
     start = time.monotonic()
     failed = (await call("grep", ws, {"pattern": "(a+)+$|(a|a)*c"})).failed
     heart.cancel()
-    assert failed.text.endswith("takes too long. Repeat less within what is repeated.")
+    assert failed.text.endswith("takes too long. Avoid nested repetition.")
     assert time.monotonic() - start < 8
     assert longest < MAX_PATTERN_SECONDS / 2
 
@@ -399,7 +401,7 @@ async def test_a_search_that_takes_too_long_gives_what_it_has(
         for module in ("grep", "find"):
             monkeypatch.setattr(f"yarrow.tool.{module}.find_ripgrep", lambda _workspace: str(slow))
     searched = (await call("grep", ws, {"pattern": "needle"})).done.text
-    assert searched == "No matches for 'needle'.\n[the search was stopped after 30 s; narrow it]"
+    assert searched == "No matches for 'needle'.\n[stopped after 30 s; narrow the search]"
     found = (await call("find", ws, {"pattern": "*"})).done.text
     assert re.search(r"\n\[stopped after -?[\d.]+ s; narrow the path\]$", found)
 
@@ -500,7 +502,7 @@ async def test_a_long_ignore_file_is_honoured(ws: Path, how: How, place: str) ->
 async def test_ripgrep_has_bounds_that_hold_without_us(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = ws.parent / "told"
     monkeypatch.setenv("PATH", str(fake(ws, f"echo $(ulimit -v) $(ulimit -t) $(ulimit -c) > {told}").parent))
-    assert (await call("find", ws, {"pattern": "f"})).done.text == "Nothing matches 'f'."
+    assert (await call("find", ws, {"pattern": "f"})).done.text == "No matches for 'f'."
     assert told.read_text() == f"{MAX_MEMORY_KIB} {MAX_CPU_SECONDS} 0\n"
 
 

@@ -43,7 +43,7 @@ async def test_what_a_link_leads_to_is_closed(ws: Path, link: str, target: str) 
     assert "config/other.txt:1:K=v1" in (await call("grep", ws, {"pattern": "K="})).text
     assert "K=v1" not in (await call("grep", ws, {"pattern": "K=", "glob": "prod.*"})).text
     listed = (await call("find", ws, {"pattern": "**/*.txt"})).done.text
-    assert listed == "config/other.txt\n[1 left out: files such as .env hold secrets]"
+    assert listed == "config/other.txt\n[1 left out: files such as .env contain secrets]"
 
 
 @pytest.mark.parametrize("link", ["apps/web/.env", "a/b/c/d/.env.production", "config/deeper/.env"])
@@ -67,7 +67,7 @@ async def test_another_name_of_the_same_file(ws: Path) -> None:
     for arguments in ({}, {"path": "config"}, {"path": "config", "glob": "prod.*"}):
         assert "prod.txt" not in (await call("grep", ws, {"pattern": "K=", **arguments})).text
     found = (await call("find", ws, {"pattern": "**/*.txt"})).done.text
-    assert found == "config/other.txt\nconfig/twice.txt\n[1 left out: files such as .env hold secrets]"
+    assert found == "config/other.txt\nconfig/twice.txt\n[1 left out: files such as .env contain secrets]"
 
 
 async def test_also_from_one_root_into_another(ws: Path, tmp_path: Path) -> None:

@@ -60,25 +60,25 @@ def fit(data: bytes) -> Fitting | Unfit:
     """
     media_type = image_type(data)
     if not media_type:
-        return Unfit("The image is empty." if not data else "The data is no PNG, JPEG, GIF or WebP image.")
+        return Unfit("The image is empty." if not data else "The file is not a PNG, JPEG, GIF or WebP image.")
     size = image_size(data)
     if size is None:
-        return Unfit(f"The {media_type} is damaged: its header names no size.")
+        return Unfit(f"The {media_type} is damaged: its header has no size.")
     excess = _excess(size, len(data))
     if not excess:
         return Fitting(media_type, data)
     if size.pixels > DECODED_PIXELS or len(data) > SOURCE_BYTES:
         most = f"{DECODED_PIXELS:,} pixels and {SOURCE_BYTES:,} bytes"
-        return Unfit(f"{excess}; it is too large to be made smaller (at most {most}). Make a smaller copy of it.")
+        return Unfit(f"{excess}; it is too large to scale (limit: {most}). Make a smaller copy.")
     return _scaled(data, size, excess)
 
 
 def _excess(size: Size, length: int) -> str:
     """Return which limit an image exceeds; empty if none."""
     if max(size.width, size.height) > LONG_EDGE:
-        return f"The image is {size} pixels; the most on a side is {LONG_EDGE:,}"
+        return f"The image is {size} pixels; the limit per side is {LONG_EDGE:,}"
     if length > IMAGE_BYTES:
-        return f"The image is {length:,} bytes ({size} pixels); the most is {IMAGE_BYTES:,}"
+        return f"The image is {length:,} bytes ({size} pixels); the limit is {IMAGE_BYTES:,}"
     return ""
 
 
@@ -86,20 +86,20 @@ def _scaled(data: bytes, size: Size, excess: str) -> Fitting | Unfit:
     try:
         import PIL
     except ImportError:
-        return Unfit(f"{excess}. To have such images made smaller: {INSTALL}")
+        return Unfit(f"{excess}. To scale such images, run {INSTALL}")
     del PIL
     source = _Timed(data, time.monotonic() + SCALING_SECONDS)
     if not _turns.acquire(timeout=SCALING_SECONDS):
-        return Unfit(f"{excess}, and too many images are being made smaller: try again")
+        return Unfit(f"{excess}, and too many images are being scaled: try again.")
     try:
         smaller = _smaller(source, size)
     except TimeoutError:
-        return Unfit(f"{excess}, and making it smaller took more than {SCALING_SECONDS:g} seconds.")
+        return Unfit(f"{excess}, and scaling it took more than {SCALING_SECONDS:g} seconds. Make a smaller copy.")
     except Exception as error:  # noqa: BLE001 (Pillow raises many unrelated types for damaged bytes)
-        return Unfit(f"{excess}, and it could not be made smaller: it is damaged ({type(error).__name__}).")
+        return Unfit(f"{excess}, and it cannot be scaled because it is damaged ({type(error).__name__}).")
     finally:
         _turns.release()
-    return smaller or Unfit(f"{excess}, and it could not be made small enough.")
+    return smaller or Unfit(f"{excess}, and scaling did not make it small enough. Make a smaller copy.")
 
 
 class _Timed(BytesIO):

@@ -46,7 +46,7 @@ class Access(Struct, frozen=True):
         known = arguments.__struct_fields__
         for name in filter(None, (self.argument, self.directory)):
             if name not in known:
-                raise ValueError(f"access names the argument {name!r}; the arguments are {', '.join(known)}")
+                raise ValueError(f"access names the unknown argument {name!r}; the arguments are {', '.join(known)}")
 
 
 OTHER_ACCESS = Access(ToolKind.OTHER)

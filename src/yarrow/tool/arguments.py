@@ -43,7 +43,7 @@ def decode_arguments(text: str, model: type[Struct]) -> Struct | InvalidArgument
     except msgspec.ValidationError as error:
         with suppress(msgspec.ValidationError):
             return msgspec.convert(coerce(named, schema), model)
-        return InvalidArguments(f"{error}. It takes {_format_signature(schema)}")
+        return InvalidArguments(f"{error}. Expected: {_format_signature(schema)}")
 
 
 def _flatten(node: Schema, definitions: dict[str, Schema]) -> Schema:

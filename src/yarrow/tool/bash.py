@@ -51,9 +51,9 @@ class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         """Reject a call that leaves the sandbox without a reason."""
         if self.outside and not self.reason.strip():
-            raise ValueError("`outside` needs a `reason`, which the user is shown")
+            raise ValueError("`outside` needs a `reason` to show to the user")
         if len(self.reason) > MAX_REASON_CHARACTERS:
-            raise ValueError(f"`reason` has {len(self.reason):,} characters; at most {MAX_REASON_CHARACTERS} are shown")
+            raise ValueError(f"`reason` has {len(self.reason):,} characters; the limit is {MAX_REASON_CHARACTERS}")
 
 
 class Bash:
@@ -108,8 +108,8 @@ class Bash:
             return planned
         command, note = planned
         box = "without a sandbox" if context.sandbox is None else f"in a sandbox ({context.sandbox.level})"
-        where = f"In {command.cwd}, for at most {command.timeout:g} s, {box}"
-        return Done(f"{where}, it would run:\n{arguments.command}{note}")
+        where = f"In {command.cwd}, {box}, with a timeout of {command.timeout:g} s"
+        return Done(f"{where}, this would run:\n{arguments.command}{note}")
 
 
 def _make_sandboxed(box: SandboxSpec, command: Command) -> "SandboxedCommand":
@@ -160,13 +160,13 @@ def _plan_command(arguments: BashArguments, context: ToolContext) -> tuple[Comma
     """Return the command and a note for its result."""
     timeout = arguments.timeout or min(context.bash.timeout, MAX_TIMEOUT_SECONDS)
     if not 0 < timeout <= MAX_TIMEOUT_SECONDS:
-        return ToolFailed(f"timeout is in seconds, above 0 and at most {MAX_TIMEOUT_SECONDS}.")
+        return ToolFailed(f"timeout must be above 0 and at most {MAX_TIMEOUT_SECONDS} seconds.")
     if not arguments.command.strip():
         return ToolFailed("The command is empty.")
     cwd, note = context.outside or context.cwd, ""
     if context.outside is not None:
         if real_path(cwd) != str(cwd) or not cwd.is_dir():
-            return ToolFailed(f"The command was not run: {cwd} is not the directory any more that the user allowed.")
+            return ToolFailed(f"The command was not run: {cwd} is no longer the directory the user allowed.")
     elif arguments.cwd:
         cwd = locate(arguments.cwd, context.cwd)
         if why := _find_cwd_error(cwd, context):
@@ -176,10 +176,10 @@ def _plan_command(arguments: BashArguments, context: ToolContext) -> tuple[Comma
         if not context.dry_run:
             # Not a parent directory: a command meant for one directory must not see the files of another.
             cwd = fallback_directory() if context.sandbox is None else SANDBOXED_FALLBACK
-            note = f"\n[{context.cwd} no longer exists; this ran in {cwd}]"
+            note = f"\n[{context.cwd} no longer exists; the command ran in {cwd}]"
     shell = system.find_shell(os.environ)
     if not shell:
-        return ToolFailed(f"No command can be run here: {system.NO_SHELL_HINT}. Tell the user.")
+        return ToolFailed(f"Cannot run commands: {system.NO_SHELL_HINT}. Tell the user.")
     passed = context.bash.pass_environment
     if context.outside is not None:
         environment = unsandboxed_environment(os.environ, context.keys, passed)
@@ -197,19 +197,19 @@ def _find_cwd_error(cwd: Path, context: ToolContext) -> str:
 
             seen = host_path(context.sandbox, Path(real_path(cwd)), os.environ)
             if seen is None:
-                return f"is not there in the sandbox; name a directory of the workspace ({context.cwd})"
+                return f"does not exist in the sandbox; use a directory in the workspace ({context.cwd})"
             where = seen
         mode = where.stat().st_mode
     except (OSError, ValueError) as error:  # missing, too long, a symlink loop, or contains NUL
         said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        return f"cannot be used ({said}); name a directory that is there, or leave cwd out"
-    return "" if stat.S_ISDIR(mode) else "is not a directory; name the directory, or leave cwd out"
+        return f"cannot be used ({said}); use an existing directory, or omit cwd"
+    return "" if stat.S_ISDIR(mode) else "is not a directory; use a directory, or omit cwd"
 
 
 def _describe_start_error(error: OSError | ValueError, command: str) -> str:
     size = len(command.encode("utf-8", "replace"))
     if isinstance(error, OSError) and error.errno == errno.E2BIG and size >= MAX_ARGUMENT_BYTES:
-        return f"The command has {size:,} bytes, more than can be run. Write most of it to a file, and use that."
+        return f"The command has {size:,} bytes, which is too long. Write most of it to a file and run that."
     what = "The command could not be run"
     if isinstance(error, OSError) and isinstance(error.filename, str | Path):
         what = f"{what}: {quote_path(str(error.filename))}"
@@ -225,12 +225,12 @@ def _quote_cwd(text: str) -> str:
 def _make_result(end: Exit, output: str, *, timeout: float, note: str) -> Result:
     output = output or "[no output]"
     if end.timed_out:
-        return ToolFailed(f"{output}\n[timed out after {timeout:g} s, and was ended]{note}")
+        return ToolFailed(f"{output}\n[timed out after {timeout:g} s and was killed]{note}")
     if end.code < 0:
         name = str(-end.code)
         with suppress(ValueError):
             name = signal.Signals(-end.code).name
-        return ToolFailed(f"{output}\n[ended by signal {name}]{note}")
+        return ToolFailed(f"{output}\n[killed by signal {name}]{note}")
     if end.code:
         return ToolFailed(f"{output}\n[exit code {end.code}]{note}")
     return Done(f"{output}{note}")

@@ -76,7 +76,7 @@ class OutputCapture:
         shown_head = take_first_bytes(decode_output(self._head).removesuffix("\ufffd"), HEAD_BYTES).removesuffix("\n")
         shown_tail = take_last_bytes(decode_output(tail).lstrip("\ufffd"), TAIL_BYTES)
         location = self._file.describe_location()
-        note = f"{hidden:,} of {self._bytes:,} bytes not shown ({self._lines:,} lines in all); {location}"
+        note = f"{hidden:,} of {self._bytes:,} bytes not shown ({self._lines:,} lines in total); {location}"
         return f"{shown_head}\n[... {note} ...]\n{shown_tail}"
 
     def close(self) -> None:
@@ -109,8 +109,8 @@ class _OutputFile:
     def describe_location(self) -> str:
         """Describe where the output is and how much of it."""
         if self._written < self._given:
-            return f"its first {self._written:,} bytes are in {self._path}{self._problem}"
-        return f"all of it is in {self._path}, which read and grep can open"
+            return f"the first {self._written:,} bytes are in {self._path}{self._problem}"
+        return f"full output: {self._path} (open it with read or grep)"
 
     def close(self) -> None:
         self._file.close()
@@ -165,11 +165,11 @@ def _take_first_lines(data: bytes, count: int) -> bytes:
     return data[: data.rfind(b"\n") + 1] or data
 
 
-PROCESSES_ENDED = "background processes were ended with this command; start a server and use it in one call"
+PROCESSES_ENDED = "background processes were killed when this command ended; start a server and use it in one call"
 OUTSIDE_HINT = "To run it outside the sandbox, repeat the call with outside: true and a reason; the user is asked."
 LOCAL_CHANGES = r"\b(?:local|unstaged|uncommitted) changes\b"
 """Words in git's message when an unnamed file differs from the index."""
-STRICT_HINT = "The strict sandbox cannot be left: ask the user to run the command."
+STRICT_HINT = "Commands cannot leave the strict sandbox: ask the user to run it."
 
 
 async def make_notes(boxed: SandboxedCommand | None, command: Command, output: str, *, end: Exit) -> str:
@@ -193,8 +193,8 @@ def _make_sandbox_notes(boxed: SandboxedCommand, command: Command, output: str, 
     if closed and is_git:
         left_out = " ".join(f"':(exclude){name}'" for name in closed)
         notes.append(
-            f"{', '.join(closed)}: closed to commands, so to git it may look changed here, and cannot be compared or "
-            f"added; commits keep it as it is. Leave it out, as in: git add -A -- . {left_out}"
+            f"{', '.join(closed)}: not accessible to commands, so git may show it as changed and cannot diff or add "
+            f"it; commits leave it unchanged. Exclude it: git add -A -- . {left_out}"
         )
     if moved := describe_moved(boxed.moved, named):
         notes.append(moved)
@@ -202,11 +202,11 @@ def _make_sandbox_notes(boxed: SandboxedCommand, command: Command, output: str, 
         notes.append(stray)
     notes += protection_gaps(boxed.restrictions.spec.writable)
     if boxed.was_emptied:
-        notes.append("before this command /tmp, /dev/shm and the home held too much, and were emptied")
+        notes.append("the home directory, /tmp and /dev/shm were too large and were emptied before this command")
     ran = FinishedCommand(command.argv[-1], output, command.cwd, failed=end.code != 0)
     why = explain_failure(ran, boxed.restrictions)
     if closed and is_git:
-        why = f"{', '.join(closed)} is closed to commands" if ran.failed else ""
+        why = f"{', '.join(closed)} is not accessible to commands" if ran.failed else ""
     if why := why or _describe_refused_settings(taken, named):
         way = STRICT_HINT if boxed.restrictions.spec.level == "strict" else OUTSIDE_HINT
         notes.append(f"sandbox: {why}. {way}")

@@ -51,18 +51,18 @@ def _plan_edit(arguments: EditArguments, context: ToolContext) -> ChangePlanner:
     def plan(data: bytes | None) -> PlannedChange:
         if data is None:
             return ToolFailed(
-                f"{describe_missing(context.workspace.suggestion_path(path), name)} To make a new file, use write."
+                f"{describe_missing(context.workspace.suggestion_path(path), name)} To create a file, use write."
             )
         if kind := find_binary_kind(data[:SNIFF_BYTES]):
-            return ToolFailed(f"{name} is {kind}, and is not edited.")
+            return ToolFailed(f"{name} is {kind} and cannot be edited.")
         file = decode_text(data)
         if is_utf16(data) and file.encoding == FALLBACK_ENCODING:
             return ToolFailed(
-                f"{name} is not edited: by its BOM it is UTF-16, and it ends in the middle of a character. "
-                "Ask the user, or write the whole file anew."
+                f"{name} cannot be edited: it has a UTF-16 BOM but ends in the middle of a character. "
+                "Ask the user, or rewrite the whole file."
             )
         if "\0" in file.text:
-            return ToolFailed(f"{name} is a binary file, and is not edited.")
+            return ToolFailed(f"{name} is a binary file and cannot be edited.")
         outcome = apply_edits(file.text, arguments.edits)
         if isinstance(outcome, EditMismatch):
             return ToolFailed(f"{name} was not changed. {outcome.text}")
@@ -71,7 +71,7 @@ def _plan_edit(arguments: EditArguments, context: ToolContext) -> ChangePlanner:
             new = file.encode(text)
         except UnicodeEncodeError as error:
             return ToolFailed(
-                f"{name} was not changed. It is not UTF-8 and is edited as Latin-1, which has no "
+                f"{name} was not changed: it is not UTF-8 and is edited as Latin-1, which has no "
                 f"{error.object[error.start : error.end]!r}."
             )
         diff = make_unified_diff(name, file.text, text)

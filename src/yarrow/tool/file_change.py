@@ -128,7 +128,7 @@ class WritableFile:
             return ToolFailed(f"{self._path} is read-only. Change its mode first, if the user agrees.")
         if status.st_size > MAX_CHANGED_BYTES:
             return ToolFailed(
-                f"{self._path} has {status.st_size:,} bytes; the most is {MAX_CHANGED_BYTES:,}. Use bash."
+                f"{self._path} has {status.st_size:,} bytes; the limit is {MAX_CHANGED_BYTES:,}. Use bash."
             )
         return None
 
@@ -164,7 +164,7 @@ def apply_change(path: str, context: ToolContext, stop: threading.Event, *, plan
 
     def make(target: WritableFile, change: FileChange) -> Result:
         if not stop.is_set() and not target.replace(change.data):
-            return ToolFailed(f"{path} was not changed: somebody else changed it at the same moment. Read it again.")
+            return ToolFailed(f"{path} was not changed: another program changed it at the same time. Read it again.")
         return Done(f"{change.done} {_format_counts(change.diff)}.", limit_diff(change.diff))
 
     return _plan_change(path, context, plan, then=make)
@@ -186,7 +186,7 @@ def _plan_change(
     if why := check_home(path, context.cwd):
         return ToolFailed(why)
     if path.endswith(("/", "/.")):  # lost in a Path
-        return ToolFailed(f"{path} is the path of a directory. Name a file.")
+        return ToolFailed(f"{path} is a directory path. Use the path of a file.")
     try:
         with open_writable(locate(path, context.cwd), context.workspace) as target:
             if isinstance(target, ToolFailed):

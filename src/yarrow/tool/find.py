@@ -58,7 +58,7 @@ class Find:
 
     async def preview(self, arguments: FindArguments, context: ToolContext) -> Result:
         """Describe what would be searched for."""
-        return Done(f"Would look for {arguments.pattern!r} below {arguments.path} in {context.cwd}.")
+        return Done(f"Would search {arguments.path} in {context.cwd} for names matching {arguments.pattern!r}.")
 
 
 def _prepare_search(
@@ -143,15 +143,15 @@ class _FindSearch:
         slash = "/" if self._arguments.type == "directory" else ""
         lines = [quote_path(f"{self._prefix}{'/'.join(names)}{slash}") for names in self._found.list_smallest()]
         if not lines:
-            lines = [f"Nothing matches {self._arguments.pattern!r}."]
+            lines = [f"No matches for {self._arguments.pattern!r}."]
             note = describe_scope(self._arguments.pattern)
             lines += [f"[{note}]"] if note else []
         elif len(lines) < self._found.count:
-            lines.append(f"[{len(lines):,} of {self._found.count:,}; narrow the pattern, or set limit]")
+            lines.append(f"[{len(lines):,} of {self._found.count:,}; narrow the pattern or set limit]")
         if self._secrets:
-            lines.append(f"[{self._secrets:,} left out: files such as .env hold secrets]")
+            lines.append(f"[{self._secrets:,} left out: files such as .env contain secrets]")
         if self._closed:
-            lines.append(f"[{self._closed:,} left out: closed by the user's settings]")
+            lines.append(f"[{self._closed:,} left out: denied by the user's settings]")
         if self._was_slow:
             lines.append(f"[stopped after {MAX_SEARCH_SECONDS:g} s; narrow the path]")
         return Done("\n".join(lines))

@@ -41,7 +41,7 @@ class Glob:
 def describe_scope(pattern: str) -> str:
     """Return a note for a search without results if the pattern points outside the searched directory; else empty."""
     is_outside = pattern.startswith(("/", "~/")) or ".." in pattern.split("/")
-    return "a glob matches only below path; set path to search another directory" if is_outside else ""
+    return "a glob only matches inside path; set path to search another directory" if is_outside else ""
 
 
 def _expand_braces(pattern: str) -> list[str]:

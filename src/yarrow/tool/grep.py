@@ -28,7 +28,7 @@ SIZE_BATCH_FILES = 4_096
 """Files whose size is read in one batch; at most this many are pending."""
 LINE_FEED_PATTERN = r"(?<!\\)(?:\\\\)*\\n"
 """A line feed escape in a pattern."""
-TIMEOUT_NOTE = f"the search was stopped after {MAX_SEARCH_SECONDS:g} s; narrow it"
+TIMEOUT_NOTE = f"stopped after {MAX_SEARCH_SECONDS:g} s; narrow the search"
 
 
 class GrepArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,7 +91,7 @@ def _make_search(arguments: GrepArguments, context: ToolContext) -> "_GrepSearch
     if not arguments.pattern:
         return ToolFailed("The pattern is empty.")
     if "\n" in arguments.pattern or (not arguments.literal and re.search(LINE_FEED_PATTERN, arguments.pattern)):
-        return ToolFailed("A pattern is matched within one line; look for one of the lines, with context.")
+        return ToolFailed("A pattern matches within one line; search for one of the lines and set context.")
     prefix = make_prefix(path if real.is_dir() else path.parent, context.cwd)
     glob = Glob(arguments.glob, real, path) if arguments.glob and real.is_dir() else None
     return _GrepSearch(arguments, real, prefix, context=context, glob=glob)
@@ -244,5 +244,5 @@ def _list_notes(directory: Path, workspace: Workspace) -> list[str]:
     """Return notes about excluded files. Only names are examined: the content must not influence the result."""
     secret = (path for path in directory.iterdir() if workspace.is_secret_name(str(path)))
     names = sorted(quote_path(path.name) for path in secret if path.is_symlink() or not path.is_dir())
-    secrets = f"{', '.join(names)} not searched: secrets" if names else ""
+    secrets = f"{', '.join(names)} not searched: may contain secrets" if names else ""
     return [note for note in (secrets, workspace.denied.notice()) if note]

@@ -94,7 +94,7 @@ class HitReport:
         if self._shown_matches < self._matches:
             more = "at least " if self._matches >= MAX_COUNTED_MATCHES else ""
             total = f"{more}{self._matches:,} matches in {pluralize(self._files, 'file')}"
-            notes = [f"{self._shown_matches:,} of {total}; narrow the search, or set limit", *notes]
+            notes = [f"{self._shown_matches:,} of {total}; narrow the search or set limit", *notes]
         return "\n".join([*self._shown, *(f"[{note}]" for note in notes)])
 
     def _append_line(self, line: str, *, is_match: bool) -> None:

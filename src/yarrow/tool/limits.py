@@ -61,7 +61,7 @@ def limit_text(text: str, output_filter: OutputFilter) -> str:
         "utf-8", "ignore"
     )
     kept = "\n".join(start.split("\n")[:MAX_RESULT_LINES])
-    return f"{kept.rstrip()}\n[cut: this is the start of {total:,} bytes in {lines:,} lines; ask for less at a time]"
+    return f"{kept.rstrip()}\n[truncated: {total:,} bytes in {lines:,} lines in total; request less at a time]"
 
 
 def limit_diff(diff: str) -> str:
@@ -70,7 +70,7 @@ def limit_diff(diff: str) -> str:
     if total <= MAX_DIFF_BYTES:
         return diff
     kept = take_first_bytes(diff, MAX_DIFF_BYTES)
-    return kept[: kept.rfind("\n") + 1] + f"[diff cut: this is the start of {total:,} bytes]\n"
+    return kept[: kept.rfind("\n") + 1] + f"[diff truncated: {total:,} bytes in total]\n"
 
 
 def format_size(size: int) -> str:

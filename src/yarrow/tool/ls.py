@@ -56,7 +56,7 @@ class Ls:
         except FileNotFoundError:
             return ToolFailed(describe_missing(path, arguments.path))
         except NotADirectoryError:
-            return ToolFailed(f"{arguments.path} is not a directory. Use read for a file.")
+            return ToolFailed(f"{arguments.path} is not a directory. To read a file, use read.")
         except OSError as error:
             return ToolFailed(describe_os_error(error, arguments.path))
 
@@ -81,7 +81,7 @@ def format_listing(directory: int, limit: int, is_left_out: Callable[[str], bool
     if names.count > limit:
         lines.append(f"[{limit:,} of {names.count:,} names; set limit to see more]")
     if left_out:
-        lines.append(f"[{left_out:,} left out: closed by the user's settings]")
+        lines.append(f"[{left_out:,} left out: denied by the user's settings]")
     return "\n".join(lines)
 
 

@@ -60,7 +60,7 @@ def render_notebook(data: bytes) -> str | None:
         return None
     language = notebook.metadata.language_info.name
     head = f"[notebook of {pluralize(len(notebook.cells), 'cell')}{f', {language}' if language else ''}; "
-    parts = [f"{head}the file is JSON, and edit matches that, as grep shows it]"]
+    parts = [f"{head}edit matches the JSON of the file, as grep shows it]"]
     for number, cell in enumerate(notebook.cells, 1):
         run = f", run {cell.execution_count}" if cell.execution_count is not None else ""
         parts.append(f"[cell {number}: {cell.cell_type}{run}]")

@@ -30,7 +30,7 @@ def check_home(text: str, cwd: Path) -> str:
     first, slash, _ = text.partition("/")
     if not slash or not first.startswith("~") or first == "~" or os.path.lexists(cwd / first.replace("\0", "")):
         return ""
-    return f"{text!r} is not written: only ~ alone stands for a home directory. Give the whole path."
+    return f"{text!r} was not written: only ~ alone expands to a home directory. Use the full path."
 
 
 def format_path(path: Path, cwd: Path) -> str:
@@ -56,13 +56,13 @@ def describe_missing(path: Path, name: str) -> str:
 
     try:
         if path.is_symlink():
-            return f"{name} is a link that leads to nothing. Look with ls or find."
+            return f"{name} is a dangling symlink. Check with ls or find."
         with os.scandir(path.parent) as entries:
             names = [entry.name for entry in itertools.islice(entries, MAX_COMPARED_NAMES)]
     except OSError:
-        return f"{name} does not exist, nor does the directory it would be in. Look with ls or find."
+        return f"{name} does not exist, nor does its directory. Check with ls or find."
     nearest = [quote_path(near) for near in difflib.get_close_matches(path.name, names, n=3)]
-    hint = f"Did you mean {' or '.join(nearest)}, in the same directory?" if nearest else "Look with ls or find."
+    hint = f"Did you mean {' or '.join(nearest)}, in the same directory?" if nearest else "Check with ls or find."
     return f"{name} does not exist. {hint}"
 
 

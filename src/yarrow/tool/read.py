@@ -101,11 +101,11 @@ def _read_file(
     if image_type(start):
         return _read_image(file, size)
     if kind := find_binary_kind(start):
-        return ToolFailed(f"{arguments.path} is {kind} of {format_size(size)}, and is not shown.")
+        return ToolFailed(f"{arguments.path} is {kind} of {format_size(size)} and cannot be shown.")
     if not start:
         return Done("[the file is empty]")
     if arguments.offset < 1 or arguments.limit < 1:
-        return ToolFailed("offset and limit count from 1.")
+        return ToolFailed("offset and limit must be at least 1.")
     if start.startswith(UTF8_BOM):
         file.seek(len(UTF8_BOM))
     note = ""
@@ -127,7 +127,7 @@ def _convert_to_text(file: BinaryIO, start: bytes, path: str) -> tuple[BinaryIO,
     size = os.fstat(file.fileno()).st_size
     if is_utf16(start):
         if size > MAX_UTF16_BYTES:
-            return ToolFailed(f"{path} is UTF-16 of {format_size(size)}; the most is {MAX_UTF16_BYTES:,}. Use iconv.")
+            return ToolFailed(f"{path} is UTF-16 of {format_size(size)}; the limit is {MAX_UTF16_BYTES:,}. Use iconv.")
         return io.BytesIO(file.read(MAX_UTF16_BYTES).decode("utf-16", "replace").encode("utf-8", "replace")), "UTF-16"
     if path.lower().endswith(NOTEBOOK_SUFFIX) and size <= MAX_NOTEBOOK_BYTES:
         from yarrow.tool.notebook import render_notebook
@@ -145,7 +145,7 @@ def _read_image(file: BinaryIO, size: int) -> Result:
     from yarrow.imaging.fit import SOURCE_BYTES, Unfit, fit
 
     if size > SOURCE_BYTES:
-        return ToolFailed(f"The image is {format_size(size)}; the most is {SOURCE_BYTES:,}. Make a smaller copy of it.")
+        return ToolFailed(f"The image is {format_size(size)}; the limit is {SOURCE_BYTES:,}. Make a smaller copy.")
     result = fit(file.read(SOURCE_BYTES))
     if isinstance(result, Unfit):
         return ToolFailed(result.text)
@@ -212,9 +212,9 @@ def _format_page(page: _TextPage, arguments: ReadArguments, total: int) -> str:
     if page.cut:
         shown = len(page.data)
         rest = f"the rest: sed -n {first}p {arguments.path} | tail -c +{shown + 1}"
-        notes.append(f"line {first} is cut after {shown:,} of {page.cut:,} bytes; {rest}")
+        notes.append(f"line {first} is truncated after {shown:,} of {page.cut:,} bytes; {rest}")
     if text.encoding == FALLBACK_ENCODING:
         notes.append("not UTF-8: shown as Latin-1")
     if last < total:
-        notes.append(f"lines {first:,}-{last:,} of {total:,}; go on with offset {last + 1}")
+        notes.append(f"lines {first:,}-{last:,} of {total:,}; continue with offset {last + 1}")
     return text.text.replace("\r\n", "\n") + "".join(f"\n[{note}]" for note in notes)

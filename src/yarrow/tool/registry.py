@@ -31,7 +31,7 @@ class ToolRegistry:
         self._tools: dict[str, Tool] = {}
         for tool in tools:
             if tool.name in self._tools:
-                raise ValueError(f"two tools are called {tool.name!r}; a name must be unique")
+                raise ValueError(f"two tools are named {tool.name!r}; names must be unique")
             self._tools[tool.name] = tool
         self._specs: dict[str, ToolSpec] = {}
 
@@ -96,7 +96,7 @@ class ToolRegistry:
             return ToolFailed(_describe_unreadable(call))
         arguments = decode_arguments(call.arguments, tool.arguments)
         if isinstance(arguments, InvalidArguments):
-            return ToolFailed(f"The arguments of {call.name} are wrong, so it was not run: {arguments.text}.")
+            return ToolFailed(f"{call.name} was not run: invalid arguments: {arguments.text}.")
         return tool, arguments
 
     def _get_spec(self, tool: Tool) -> ToolSpec:
@@ -110,13 +110,13 @@ class ToolRegistry:
         names = [known for known in self._tools if offered is None or known in offered]
         nearest = difflib.get_close_matches(name, names, n=len(names) or 1, cutoff=0.5)
         names.sort(key=lambda known: nearest.index(known) if known in nearest else len(nearest))
-        there_are = f"The tools are: {', '.join(names)}." if names else "There are no tools."
-        return ToolFailed(f"There is no tool called {name!r}. {there_are}")
+        available = f"Available tools: {', '.join(names)}." if names else "No tools are available."
+        return ToolFailed(f"Unknown tool {name!r}. {available}")
 
 
 async def _run_tool(tool: Tool, arguments: Struct, context: ToolContext) -> AsyncGenerator[Progress | Result]:
     """Run a tool, or preview it in a dry run; yields exactly one result at the end, whatever the tool raises."""
-    result: Result = ToolFailed(f"The tool {tool.name} is broken: it ended without a result.")
+    result: Result = ToolFailed(f"The tool {tool.name} has a bug: it ended without a result.")
     try:
         if context.dry_run and not tool.read_only:
             result = limit_result(_mark_dry_run(await tool.preview(arguments, context)), context)
@@ -141,7 +141,7 @@ async def _check_output(
     try:
         async for item in output:
             if result is not None:
-                result = ToolFailed(f"The tool {name} is broken: it went on after its result.")
+                result = ToolFailed(f"The tool {name} has a bug: it continued after its result.")
                 break
             if not isinstance(item, Progress):
                 result = limit_result(item, context)
@@ -177,8 +177,8 @@ def _describe_unreadable(call: ToolCall) -> str:
         reason = str(error)
     begins = text if len(text) <= MAX_SHOWN_ARGUMENTS else f"{text[:MAX_SHOWN_ARGUMENTS]}..."
     return (
-        f"The arguments of {call.name} were incomplete or not a JSON object ({reason}), so it was not run. "
-        f"Send the whole call again. They begin: {begins}"
+        f"{call.name} was not run: its arguments are incomplete or not a JSON object ({reason}). "
+        f"Send the whole call again. They start with: {begins}"
     )
 
 

@@ -49,7 +49,7 @@ class RipgrepError(Exception):
     """Ripgrep failed. If `timed_out` is false, the search must be repeated in this process."""
 
     def __init__(self, *, timed_out: bool) -> None:
-        super().__init__("ripgrep took too long" if timed_out else "ripgrep refused")
+        super().__init__("ripgrep took too long" if timed_out else "ripgrep failed")
         self.timed_out = timed_out
 
 

@@ -43,7 +43,7 @@ class LargeFiles:
             return ""
         names = [quote_path(self._prefix + "/".join(parts)) for parts in self._files.list_smallest()]
         more = f" and {self._files.count - len(names):,} more" if self._files.count > len(names) else ""
-        return f"{', '.join(names)}{more} not searched: larger than {MAX_SEARCHED_BYTES:,} bytes; use bash"
+        return f"{', '.join(names)}{more} not searched: larger than {MAX_SEARCHED_BYTES:,} bytes; use bash to search"
 
 
 def is_large(path: Path) -> bool:
@@ -90,9 +90,7 @@ class Searcher:
         try:
             self._pattern = regex.compile(pattern, flags)
         except regex.error as error:
-            raise SearchError(
-                f"The pattern {query.pattern!r} is wrong: {error}. For plain text, set literal."
-            ) from error
+            raise SearchError(f"Invalid pattern {query.pattern!r}: {error}. For plain text, set literal.") from error
         self._tests_whole_text = query.literal or not any(part in query.pattern for part in LINE_SENSITIVE_PARTS)
 
     def search(self, path: Path, name: str, stop: threading.Event) -> FileHits | None:
@@ -144,7 +142,7 @@ class Searcher:
             return self._pattern.search(line, timeout=MAX_PATTERN_SECONDS, concurrent=True) is not None
         except TimeoutError as error:
             raise SearchError(
-                f"The pattern {self._query.pattern!r} takes too long. Repeat less within what is repeated."
+                f"The pattern {self._query.pattern!r} takes too long. Avoid nested repetition."
             ) from error
 
 

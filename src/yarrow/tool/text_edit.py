@@ -56,17 +56,17 @@ def apply_edits(text: str, edits: Sequence[TextEdit]) -> tuple[str, int] | EditM
     for before, after in pairwise(spans):
         if after.start < before.stop:
             line = _line_number(flat, after.start)
-            return EditMismatch(f"Two edits overlap at line {line}. Make one of them, or leave one out.")
+            return EditMismatch(f"Two edits overlap at line {line}. Combine them, or omit one.")
     changed = _replace_spans(text, flat, spans)
     if changed == text:
-        return EditMismatch("The edits would change nothing: the file already reads so.")
+        return EditMismatch("The edits change nothing: the file already has this text.")
     return changed, len(spans)
 
 
 def _find_spans(flat: str, edit: TextEdit) -> list[_Span] | EditMismatch:
     old, new = edit.old.replace("\r\n", "\n"), edit.new.replace("\r\n", "\n")
     if not old:
-        return EditMismatch("`old` is empty. Give the text to replace, or use write for a whole file.")
+        return EditMismatch("`old` is empty. Set it to the text to replace, or use write for a whole file.")
     if old == new:
         return EditMismatch("`old` and `new` are the same.")
     starts = list(_find_all(flat, old, step=len(old) if edit.all else 1))
@@ -75,7 +75,7 @@ def _find_spans(flat: str, edit: TextEdit) -> list[_Span] | EditMismatch:
         more = ", ..." if len(starts) > MAX_SHOWN_MATCHES else ""
         return EditMismatch(
             f"`old` occurs {len(starts)} times, at lines {lines}{more}. "
-            "Add lines around it until it occurs once, or set all."
+            "Include surrounding lines until it occurs once, or set all."
         )
     if starts:
         return [_Span(start, start + len(old), new) for start in starts]
@@ -164,10 +164,10 @@ def _describe_not_found(flat: str, old: str) -> str:
         numbers.setdefault(line.strip(), number)
     nearest = difflib.get_close_matches(wanted, numbers, n=MAX_NEAREST_PLACES)
     if not nearest:
-        return "`old` was not found, nor anything like its first line. Read the file again."
+        return "`old` was not found, nor any line similar to its first. Read the file again."
     height = min(old.count("\n") + 1, MAX_NEAREST_LINES)
     shown = [
         "\n".join(f"{number + 1}: {line}" for number, line in enumerate(lines[start : start + height], start))
         for start in (numbers[line] for line in nearest)
     ]
-    return "`old` was not found. The nearest lines:\n" + "\n--\n".join(shown) + "\nCopy the text as it is there."
+    return "`old` was not found. The nearest lines:\n" + "\n--\n".join(shown) + "\nCopy the text exactly."

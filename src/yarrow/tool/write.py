@@ -53,7 +53,7 @@ def _plan_write(arguments: WriteArguments, context: ToolContext) -> ChangePlanne
         if before.bom:  # the model never sees the BOM and so cannot mean to drop it or its encoding
             data = before.encode(arguments.content.removeprefix("\ufeff"))
         if data == old:
-            return Done(f"{name} already holds exactly this; nothing was written.")
+            return Done(f"{name} already has exactly this content; nothing was written.")
         diff = make_unified_diff(name, before.text, decode_text(data).text)
         size = format_size(len(old))
         return FileChange(data, f"Replaced {name}, which had {size},", f"Would replace {name}, which has {size},", diff)
