@@ -90,7 +90,7 @@ async def test_yes_runs_the_call() -> None:
     ("given_", "text"),
     [
         (NO, "the user denied it"),
-        (PermissionDecision("no", "use make instead"), "the user denied it and says: use make instead"),
+        (PermissionDecision("no", "use make instead"), "the user denied it and said: use make instead"),
     ],
 )
 async def test_no_is_a_result_the_model_reads(given_: PermissionDecision, text: str) -> None:
@@ -113,7 +113,7 @@ async def test_case_C_05_with_nobody_there_it_is_denied_at_once() -> None:
     (question,) = told(bodies, ev.PermissionRequest)
     assert told(bodies, ev.PermissionSettled) == [ev.PermissionSettled(question.request_id, "no", "nobody")]
     (result,) = results(rig)
-    assert "nobody is there to ask" in result.text
+    assert "no user can be asked" in result.text
     assert rig.act.ran == []
     assert told(bodies, ev.AgentEnd)[0].reason is ev.EndReason.COMPLETED
 
@@ -134,7 +134,7 @@ async def test_when_the_last_one_leaves_and_does_not_come_back_it_is_denied() ->
     bodies = await rig.finish()
     # The second call finds nobody, and is not waited with.
     assert [settled.by for settled in told(bodies, ev.PermissionSettled)] == ["nobody", "nobody"]
-    assert all("nobody is there" in result.text for result in results(rig))
+    assert all("no user can be asked" in result.text for result in results(rig))
     assert clock.seconds == [TIMEOUT, MAX_ABSENCE_SECONDS, TIMEOUT]
 
 
@@ -188,7 +188,7 @@ async def test_time_runs_out() -> None:
         bodies = await rig.finish()
         assert clock.seconds == [7.0]
         assert told(bodies, ev.PermissionSettled)[0].by == "timeout"
-        assert "nobody answered in time" in results(rig)[0].text
+        assert "did not answer in time" in results(rig)[0].text
         with pytest.raises(Precondition):
             await rig.agent.questions.answer(question.request_id, YES)
 
@@ -224,7 +224,7 @@ async def test_the_first_answer_counts() -> None:
         assert isinstance(other, Precondition)
         await rig.finish()
         await questions.answer(question.request_id, YES)
-        with pytest.raises(Precondition, match="answered before: once"):
+        with pytest.raises(Precondition, match="already answered: once"):
             await questions.answer(question.request_id, NO)
         with pytest.raises(NotFound) as caught:
             await questions.answer("q0", YES)
@@ -387,7 +387,7 @@ async def test_after_a_restart_what_waited_is_denied() -> None:
     assert notice.code == "PERMISSION_DENIED"
     (result,) = results(rig)
     assert (result.tool_call_id, result.is_error) == ("c1", True)
-    assert "the service ended" in result.text
+    assert "the service stopped" in result.text
     sent = rig.provider.requests[0].messages
     assert [message.role for message in sent][:3] == [Role.USER, Role.ASSISTANT, Role.TOOL]
 

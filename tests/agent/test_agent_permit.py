@@ -92,8 +92,8 @@ async def test_plan_writes_nothing(ws: Path) -> None:
     calls = ("write", {"path": "a", "content": "x"}), ("bash", {"command": "touch b"}), ("ls", {})
     rig = Real(ws, *calls, permissions=PermissionMode.PLAN, rules={"bash": "auto", "write": "auto"}, contained=True)
     first, second, third = await rig.answered()
-    assert "only plans" in first
-    assert "only plans" in second
+    assert "plan mode" in first
+    assert "plan mode" in second
     assert not results(rig)[2].is_error, third
     assert list(ws.iterdir()) == []
 
@@ -130,5 +130,5 @@ async def test_outside_it_is_asked_by_what_the_settings_take_for_secrets(ws: Pat
         secrets=SecretFiles(extra_names=("*.pem",), exempt_names=(".env.test",)),
     )
     closed, opened = await rig.answered("once")
-    assert "hold secrets" in closed
+    assert "contain secrets" in closed
     assert opened == "PORT=1"

@@ -347,7 +347,7 @@ async def test_case_A_01_abort_while_a_tool_runs() -> None:
     bodies = await rig.finish()
     assert end(bodies).reason is ev.EndReason.ABORTED
     outputs = of_kind(bodies, ev.ToolOutput)
-    assert all(output.is_error and "aborted" in output.text for output in outputs)
+    assert all(output.is_error and "Interrupted" in output.text for output in outputs)
     assert len(outputs) == 2
     assert rig.act.ran == []
     assert end(await rig.run("and now?")).reason is ev.EndReason.COMPLETED

@@ -368,7 +368,7 @@ async def test_messages_that_are_larger_than_the_writers_window(window: int) -> 
     await session.compact(planned, words(planned.most))
     assert len(session.requests) >= 3
     assert all(sizes(request) + request.max_tokens <= window for request in session.requests)
-    assert all("characters left out" in asked for asked in session.asked[:3])
+    assert all("characters omitted" in asked for asked in session.asked[:3])
 
 
 async def test_a_model_that_counts_more_tokens_than_we_do_gets_smaller_pieces() -> None:
@@ -382,7 +382,7 @@ async def test_a_history_beyond_all_measure_costs_a_bounded_number_of_calls() ->
     session = Session(*long_talk(600))
     await session.compact(session.plan(SMALL))
     assert len(session.requests) < 30
-    assert any("messages are left out here" in asked for asked in session.asked)
+    assert any("messages omitted" in asked for asked in session.asked)
 
 
 # ---- what cannot be done
@@ -536,7 +536,7 @@ async def test_a_stream_that_only_ends_or_never_does_is_no_summary(megabytes: in
 async def test_a_summary_cut_at_the_output_limit_says_so() -> None:
     provider = ScriptedProvider("p", "m", script=make_script([[{"text": "half"}, {"stop": "max_tokens"}]]))
     answer = await through(provider)(CompletionRequest("m", (user("x"),)))
-    assert answer.text == "half\n[cut here at the output limit]"
+    assert answer.text == "half\n[truncated at the output limit]"
 
 
 # ---- the text of a summary

@@ -94,7 +94,7 @@ async def test_a_tool_that_a_hook_took_off_the_list_is_not_run() -> None:
     rig = rig_with([[call("act", "x")], [{"text": "done"}]], hooks(BeforeProviderRequest=without_act))
     await rig.run()
     assert rig.act.ran == []
-    assert "no tool called 'act'" in next(m.text for m in rig.messages if m.role is Role.TOOL)
+    assert "Unknown tool 'act'" in next(m.text for m in rig.messages if m.role is Role.TOOL)
 
 
 async def test_hooks_run_in_order_and_each_sees_what_the_one_before_it_left() -> None:
@@ -252,7 +252,7 @@ async def test_a_huge_result_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(seam, "MAX_RESULT", 1000)
     rig = rig_with([[{"text": "a"}]], hooks(ModifySystemPrompt=lambda _: {"system": "x" * 1000}))
     (said,) = notices(await rig.run())
-    assert "at most 1,000" in said
+    assert "the limit is 1,000" in said
     assert rig.provider.requests[0].system == "be good"
 
 

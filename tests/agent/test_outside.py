@@ -180,8 +180,8 @@ async def test_the_question_shows_directory_and_reason_on_one_line_without_keys(
     [
         ({"outside": True}, "needs a `reason`"),
         ({"outside": True, "reason": " \n "}, "needs a `reason`"),
-        ({"outside": True, "reason": "x" * 201}, "at most 200"),
-        ({"reason": "x" * 201}, "at most 200"),
+        ({"outside": True, "reason": "x" * 201}, "the limit is 200"),
+        ({"reason": "x" * 201}, "the limit is 200"),
         ({"outside": "perhaps", "reason": "x"}, "outside"),
     ],
 )
@@ -217,10 +217,10 @@ async def test_nobody_there_is_told_as_such(tmp_path: Path) -> None:
     ("settings", "said"),
     [
         ({"rules": {"bash": "deny"}, "permissions": PLAN, "dry_run": True}, "the rule 'bash'"),
-        ({"permissions": PLAN, "dry_run": True}, "only plans"),
-        ({"permissions": DENY, "dry_run": True}, "nothing may be changed"),
+        ({"permissions": PLAN, "dry_run": True}, "plan mode"),
+        ({"permissions": DENY, "dry_run": True}, "is read-only"),
         ({"permissions": AUTO, "dry_run": True, "level": "strict"}, "this is a dry run"),
-        ({"permissions": AUTO, "level": "strict"}, "the strict sandbox cannot be left"),
+        ({"permissions": AUTO, "level": "strict"}, "commands cannot leave the strict sandbox"),
     ],
 )
 async def test_each_refusal_says_its_cause(tmp_path: Path, settings: dict[str, Any], said: str) -> None:

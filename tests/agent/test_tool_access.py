@@ -171,7 +171,7 @@ async def test_a_rule_that_asks_is_asked_once_the_path_is_known(tmp_path: Path) 
     rig = Real(ws, ("head", {"path": "secret/plan"}), tools=(Other(PathArguments),), rules=rules)
     assert await rig.answered("once") == [HIDDEN]
     rig = Real(ws, ("head", {"file": "secret/plan"}), tools=(Other(FileArguments),), rules=rules)
-    assert "closed by the rule" in (await rig.answered())[0]
+    assert "denied by the rule" in (await rig.answered())[0]
 
 
 @pytest.mark.parametrize("arguments", [PathArguments, CommandArguments, FileArguments])
@@ -182,7 +182,7 @@ async def test_a_tool_of_0_1_is_asked_about_as_it_was(tmp_path: Path, arguments:
     call = ("head", {name: "made"})
     tools = (Other(arguments, read_only=False),)
     assert "denied" in (await Real(ws, call, tools=tools, contained=True).answered("no"))[0]
-    for verdict, text in (("auto", "written"), ("deny", "Not run: the rule")):
+    for verdict, text in (("auto", "written"), ("deny", "Not run: denied by the rule")):
         rules = {f'head({{"{name}":"m*"}})': verdict}
         assert text in (await Real(ws, call, tools=tools, rules=rules).answered())[0]
     reads = (Other(arguments),)

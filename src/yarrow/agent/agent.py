@@ -87,7 +87,7 @@ class Agent:
         message; a new id is created if it is empty. Raises `Precondition` (BUSY, LOCKED) and `StorageError`; nothing is
         accepted then.
         """
-        self._seat.acquire("steer it, queue a follow-up or abort it")
+        self._seat.acquire("steer it, queue a follow-up, or abort it")
         return await run_shielded(self._accept(content, equipment, typed=typed, message_id=message_id or new_id()))
 
     async def compact(self, instructions: str, equipment: RunResources) -> None:
@@ -96,7 +96,7 @@ class Agent:
         Raises `Precondition` (BUSY, LOCKED, NOTHING_TO_COMPACT), `RunError` (COMPACTION_INEFFECTIVE) and
         `StorageError`; nothing is started then.
         """
-        self._seat.acquire("compact it when the run is over")
+        self._seat.acquire("compact it after the run")
 
         def prepare() -> UserAction:
             return self._compactor.compact_for_user(instructions, equipment, self._points_of(equipment.hooks))
@@ -109,7 +109,7 @@ class Agent:
         Records the call and its result for the model unless `silent`. Raises `Precondition` (BUSY, LOCKED) and
         `StorageError`; nothing is started then.
         """
-        self._seat.acquire("run the tool when the run is over")
+        self._seat.acquire("run the tool after the run")
 
         def prepare() -> UserAction:
             held = equipment.restricted_by(self.session.header)
@@ -127,7 +127,7 @@ class Agent:
 
     async def change(self, change: Change, keys: Redactor) -> None:
         """Change session settings, redacting `keys`. Raises `Precondition` (BUSY, LOCKED) and `StorageError`."""
-        self._seat.acquire("change it when the run is over")
+        self._seat.acquire("change it after the run")
         try:
             await run_shielded(self._change(change, keys))
         finally:
@@ -200,7 +200,7 @@ class Agent:
         except YarrowError as error:
             end = from_error(error)
         except Exception as error:  # a bug raises any error; uncaught, the run would never end for its clients
-            _logger.exception("run %s failed by a bug", self.run_id)
+            _logger.exception("run %s failed because of a bug", self.run_id)
             end = from_exception(error, self.run_id)
         self._seat.mark_finishing()
         try:
@@ -242,7 +242,7 @@ class Agent:
         try:
             return await loop.notices()
         except Exception:  # a bug in this check must not keep the run from ending; a notice says what is missing
-            _logger.exception("run %s was not checked for what it left behind", self.run_id)
+            _logger.exception("run %s was not checked for leftovers", self.run_id)
             return [_UNCHECKED]
 
     async def _start_user_action(self, prepare: Callable[[], UserAction], equipment: RunResources) -> None:
@@ -265,7 +265,7 @@ class Agent:
         except YarrowError as error:
             failure = error.failure()
         except Exception as error:  # a bug raises any error; uncaught, the session would stay busy
-            _logger.exception("%s of session %s failed by a bug", aside.name, self.session.header.id)
+            _logger.exception("%s of session %s failed because of a bug", aside.name, self.session.header.id)
             failure = from_exception(error, self.session.header.id).failure or failure
         self._seat.mark_finishing()
         refused = await self._release()

@@ -41,7 +41,7 @@ class ToolAuthorizer:
         request = describe_call(tool, arguments, context, contained=equipment.contained)
         context = _deny_paths(context, request, consent.rules)
         if rule := _closes_where_it_runs(context.workspace.denied, request):
-            return ToolFailed(f"Not run: the rule {rule!r} of the user's settings closes {request.allow_key.cwd}.")
+            return ToolFailed(f"Not run: {request.allow_key.cwd} is denied by the rule {rule!r} in the settings.")
         if context.dry_run and not tool.read_only:
             # A dry run only describes the call, so it needs no permission; a call that a rule denies is not described.
             denied = denial(match_rules(consent.rules, request)) or _undescribed(
@@ -181,7 +181,7 @@ def _undescribed(request: CallDescription, mode: PermissionMode) -> Deny | None:
     """Return the denial that a dry run reports for a call that would leave the sandbox; None for any other call."""
     if not request.leaves_sandbox:
         return None
-    where = f"It would ask to run this outside the sandbox, in {request.allow_key.cwd}:\n{request.subject}"
+    where = f"It would ask to run this outside the sandbox in {request.allow_key.cwd}:\n{request.subject}"
     return refused_by_mode(request, mode) or Deny(f"Not run: this is a dry run. {where}")
 
 
@@ -244,17 +244,17 @@ def _refusal(given: PermissionDecision, reason: str) -> ToolFailed:
     """Return the message sent to the model for a denied request."""
     match given.by:
         case "person" if given.text:
-            return ToolFailed(f"Not run: the user denied it and says: {given.text}")
+            return ToolFailed(f"Not run: the user denied it and said: {given.text}")
         case "person":
-            return ToolFailed("Not run: the user denied it. Do not try it in another way; ask what to do instead.")
+            return ToolFailed("Not run: the user denied it. Do not try another way; ask what to do instead.")
         case "nobody":
             return ToolFailed(
-                f"Not run: it needs permission ({reason}) and nobody is there to ask. Go on without it, "
-                "or say at the end what you could not do."
+                f"Not run: it needs permission ({reason}) but no user can be asked. Continue without it, "
+                "or report at the end what you could not do."
             )
         case "timeout":
-            return ToolFailed(f"Not run: it needs permission ({reason}) and nobody answered in time.")
+            return ToolFailed(f"Not run: it needs permission ({reason}) but the user did not answer in time.")
         case "abort" | "restart":
-            return ToolFailed("Not run: the run ended before anybody answered.")
+            return ToolFailed("Not run: the run ended before the user answered.")
         case _:
             assert_never(given.by)

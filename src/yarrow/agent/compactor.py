@@ -20,7 +20,7 @@ from yarrow.message import ToolSpec, Usage
 if TYPE_CHECKING:
     from yarrow.agent.compaction.plan import CompactionPlan, CompactionTask
 
-_ABORTED = "the compaction was aborted: nothing was changed"
+_ABORTED = "Compaction cancelled; nothing was changed"
 
 
 class Compactor:

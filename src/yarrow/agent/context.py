@@ -105,7 +105,7 @@ MIN_RATIO, MAX_RATIO = 0.5, 8.0
 Servers that truncate the prompt or omit cached tokens report less, and servers that add up several requests report
 more; no text exceeds its estimate by such a factor.
 """
-SUMMARY_INTRODUCTION = "(The conversation before this point is replaced by the summary above.)"
+SUMMARY_INTRODUCTION = "(The summary above replaces the conversation before this point.)"
 
 
 class ContextBudget(Struct, frozen=True):

@@ -121,5 +121,5 @@ def from_error(error: YarrowError) -> RunOutcome:
 
 def from_exception(error: Exception, run_id: str) -> RunOutcome:
     """Return the outcome for an unexpected exception; the log has the details under the run id."""
-    text = f"a bug in Yarrow ended the run ({type(error).__name__}); the log has it under {run_id}"
+    text = f"a bug in Yarrow ended the run ({type(error).__name__}); the log has details under {run_id}"
     return RunOutcome(EndReason.ERROR, Failure(Code.INTERNAL, text))

@@ -36,8 +36,8 @@ MAX_DIRECTORIES = 2_000
 """Maximum directories, the nearest first, in which files are compared around a command without a sandbox."""
 
 
-RETURNING = "This run committed or staged directories that git will treat as repositories, and run their settings"
-UNCHECKED = "This run changed repositories that could not be checked for settings that git runs"
+RETURNING = "This run committed or staged directories that git treats as repositories and whose settings it runs"
+UNCHECKED = "This run changed repositories that could not be checked for settings git executes"
 
 
 class _Left(Struct, frozen=True):

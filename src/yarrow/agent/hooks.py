@@ -112,7 +112,7 @@ class HookRegistry:
                     raise RequiredHookFailed(hook.label, _reason(error)) from None
                 notify(Notice("HOOK_FAILED", f"{name.value} hook {hook.label} was skipped: {_reason(error)}"))
                 if self._failures[name, index] == MAX_FAILURES:
-                    again = f"it failed {MAX_FAILURES} times in a row and is not called again"
+                    again = f"it failed {MAX_FAILURES} times in a row and is no longer called"
                     notify(Notice("HOOK_OFF", f"{name.value} hook {hook.label} is off: {again}"))
         return payload
 
@@ -120,12 +120,12 @@ class HookRegistry:
 def _read(result: bytes, payload: P) -> P:
     """Return the payload that a hook returned. Raises ValueError, TypeError and msgspec's errors."""
     if len(result) > MAX_RESULT:
-        raise ValueError(f"it returned {len(result):,} bytes of JSON; at most {MAX_RESULT:,} are taken")
+        raise ValueError(f"it returned {len(result):,} bytes of JSON; the limit is {MAX_RESULT:,}")
     values: Any = msgspec.json.decode(result)
     if values is None:
         return payload
     if not isinstance(values, dict):
-        raise TypeError("it must return the payload as an object, or nothing")
+        raise TypeError("it must return the payload as a JSON object, or nothing")
     known = payload.__struct_encode_fields__
     for key in cast("dict[str, Any]", values):
         if key not in known:
@@ -208,7 +208,7 @@ class HookRunner:
                 HookName.BEFORE_TOOL_CALL, pl.BeforeToolCallPayload(_call(call), read_only, contained)
             )
         except RequiredHookFailed as failed:
-            return ToolFailed(f"Not run: {failed}. It must look at every call; ask the user to repair it.")
+            return ToolFailed(f"Not run: {failed}. This hook must check every call; ask the user to fix it.")
         if asked.answer is None:
             return None
         return ToolFailed(asked.answer.text) if asked.answer.is_error else Done(asked.answer.text)

@@ -17,11 +17,11 @@ from yarrow.message import Message, StopReason, Usage
 from yarrow.provider.base import CompletionRequest
 
 _CUT: dict[StopReason | None, str] = {
-    StopReason.MAX_TOKENS: "the answer was cut at the output limit: raise maxTokens, or ask for the rest",
-    StopReason.CONTEXT_WINDOW: "the answer was cut at the end of the context window: compact and ask for the rest",
+    StopReason.MAX_TOKENS: "the answer was truncated at the output limit: raise maxTokens, or ask for the rest",
+    StopReason.CONTEXT_WINDOW: "the answer was truncated because the context window is full: compact, then continue",
 }
 """Stop reasons of an incomplete answer: if it is the run's last, the run ends with OUTPUT_LIMIT."""
-_UNKNOWN_STOP = Notice("STOP_REASON", "the model stopped for an unknown reason: check that its answer is complete")
+_UNKNOWN_STOP = Notice("STOP_REASON", "the model stopped for an unknown reason: check whether its answer is complete")
 
 
 class Loop:
@@ -42,7 +42,11 @@ class Loop:
     async def run(self) -> None:
         """Run until the model is done and no message is queued. Raises `YarrowError` if the run ends early."""
         if not self._equipment.info.has_tool_call:
-            self._ports.emit(Notice("NO_TOOLS", f"{self._equipment.info.model} cannot call tools: none are offered"))
+            self._ports.emit(
+                Notice(
+                    "NO_TOOLS", f"{self._equipment.info.model} does not support tool calls; continuing without tools"
+                )
+            )
         delivered = await self._ports.deliver(ending=False)
         for turn in count(1):
             self._check_turns(turn)
@@ -143,7 +147,8 @@ class Loop:
         limit = self._equipment.settings.max_turns
         if limit and turn > limit:
             raise RunError(
-                f"the run used up its {limit} turns: prompt again to go on, or raise maxTurns", code=Code.TURN_LIMIT
+                f"the run reached its limit of {limit} turns: prompt again to continue, or raise maxTurns",
+                code=Code.TURN_LIMIT,
             )
 
 
@@ -153,4 +158,4 @@ def _failure(error: BaseException) -> Failure | None:
         return error.failure()
     if isinstance(error, asyncio.CancelledError):
         return None
-    return Failure(Code.INTERNAL, f"a bug in Yarrow cut the message ({type(error).__name__})")
+    return Failure(Code.INTERNAL, f"a bug in Yarrow interrupted the message ({type(error).__name__})")

@@ -78,13 +78,13 @@ class MessageBuilder:
         self._size += len(text)
         if self._size > MAX_ANSWER_CHARACTERS:
             raise RunError(
-                f"the answer is longer than {MAX_ANSWER_CHARACTERS} characters and was cut: "
+                f"the answer exceeded {MAX_ANSWER_CHARACTERS} characters and was truncated: "
                 "ask for less, or set maxTokens",
                 code=Code.OUTPUT_LIMIT,
             )
         if self._repeated.add(text):
             raise RunError(
-                "the model repeated one piece of text without end, and its answer was cut: rephrase the prompt",
+                "the model kept repeating the same text, so its answer was stopped: rephrase the prompt",
                 code=Code.LOOP_DETECTED,
             )
         return text
@@ -94,25 +94,27 @@ class MessageBuilder:
         self._close_blocks()
         if self.stop is None:
             raise ProviderError(
-                Code.STREAM_TRUNCATED, "the answer broke off before the model said that it was done", retryable=True
+                Code.STREAM_TRUNCATED, "the answer ended before the model signaled its end", retryable=True
             )
         if self.stop is StopReason.CONTENT_FILTER:
-            raise RunError("the backend withheld the answer by its content rules", code=Code.CONTENT_FILTER)
+            raise RunError(
+                "the backend's content filter blocked the answer: rephrase the prompt", code=Code.CONTENT_FILTER
+            )
         if any(isinstance(one, ToolCall) or (isinstance(one, Text) and one.text.strip()) for one in self._blocks):
             return
         if self.stop is StopReason.PAUSE and any(isinstance(one, Opaque) for one in self._blocks):
             return  # already started by the backend
         if self.stop is StopReason.MAX_TOKENS:
             raise RunError(
-                "the output limit was reached before any text or whole tool call: raise maxTokens",
+                "the output limit was reached before any text or complete tool call: raise maxTokens",
                 code=Code.OUTPUT_LIMIT,
             )
         if self.stop is StopReason.CONTEXT_WINDOW:
             raise RunError(
-                "the context window was full before any text: compact the session or start another",
+                "the context window was full before any text: compact the session or start a new one",
                 code=Code.CONTEXT_OVERFLOW,
             )
-        raise RunError("the model answered with neither text nor a tool call: try again or rephrase")
+        raise RunError("the model returned neither text nor a tool call: try again or rephrase")
 
     def message(self, *, incomplete: bool) -> Message:
         """Return the content received so far as a message."""

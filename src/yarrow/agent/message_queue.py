@@ -39,16 +39,14 @@ class MessageQueue:
     def push(self, waiting: QueuedMessage) -> None:
         """Append a message to its queue. Raises `Precondition` (NOT_RUNNING) and `LimitExceeded` (TOO_MANY)."""
         if not self._open:
-            raise Precondition(
-                "no run is going on that could take this text: send it as a prompt", code=Code.NOT_RUNNING
-            )
+            raise Precondition("no run is in progress: send this text as a prompt", code=Code.NOT_RUNNING)
         most, longest = self._limits.queued_texts, self._limits.queued_characters
         if len(self._steers) + len(self._follow_ups) >= most:
-            raise LimitExceeded(f"{most} texts wait already: let some be delivered first", code=Code.TOO_MANY)
+            raise LimitExceeded(f"{most} texts are already queued: wait until some are delivered", code=Code.TOO_MANY)
         waits = sum(len(one.shown.text) for one in (*self._steers, *self._follow_ups))
         if waits + len(waiting.shown.text) > longest:
             raise LimitExceeded(
-                f"the texts that wait would hold more than {longest} characters: let some be delivered first",
+                f"the queued texts would exceed {longest} characters: wait until some are delivered",
                 code=Code.TOO_MANY,
             )
         (self._follow_ups if waiting.shown.follow_up else self._steers).append(waiting)
@@ -174,7 +172,7 @@ class MessageDelivery:
 def interrupted(left: tuple[Queued, ...]) -> Notice:
     """Return the notice about messages that an interrupted run did not deliver."""
     texts = "; ".join(_text(one.content) for one in left)
-    return Notice("UNDELIVERED", f"accepted in a run that was cut off and never delivered: {texts}")
+    return Notice("UNDELIVERED", f"not sent because the run was interrupted: {texts}")
 
 
 def _text(content: tuple[Block, ...]) -> str:

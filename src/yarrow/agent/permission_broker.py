@@ -40,7 +40,7 @@ _NO_CLIENT = PermissionDecision("no", by="nobody")
 _TOO_LATE = PermissionDecision("no", by="timeout")
 _ABORTED = PermissionDecision("no", by="abort")
 _NOT_KEPT = Notice(
-    "NOT_KEPT", "the call is allowed for this session alone and not always: it holds a key, which is written nowhere"
+    "NOT_KEPT", "the call is allowed for this session only: it contains an API key, which is never saved"
 )
 
 
@@ -164,10 +164,12 @@ class PermissionBroker:
         question = self._open.get(request_id)
         before = question.claimed if question else self._past.get(request_id)
         if question is None and before is None:
-            raise NotFound(f"no permission request {request_id!r}: GetState lists those that wait", code=Code.NOT_FOUND)
+            raise NotFound(
+                f"no permission request {request_id!r}: GetState lists the pending ones", code=Code.NOT_FOUND
+            )
         if before is not None and before != given:
             raise Precondition(
-                f"permission request {request_id} was answered before: {before.answer} ({before.by})",
+                f"permission request {request_id} was already answered: {before.answer} ({before.by})",
                 code=Code.NOT_RUNNING,
             )
         if question is not None:
@@ -255,7 +257,7 @@ def find_abandoned(session: SessionState, now: str) -> AbandonedRequests:
     waiting = _unanswered_calls(session) if session.asked else set[str]()
     for asked in session.asked:
         records.append(_answered(asked.id, now, PermissionDecision("no", by="restart")))
-        text = "Not run: the service ended before anybody said whether it may. Ask again if it is still needed."
+        text = "Not run: the service stopped before the user answered. Ask again if it is still needed."
         if asked.tool_call_id in waiting:
             waiting.remove(asked.tool_call_id)
             records.append(
@@ -269,7 +271,7 @@ def find_abandoned(session: SessionState, now: str) -> AbandonedRequests:
                     is_error=True,
                 )
             )
-        told = f"{asked.tool} was denied: the service ended before anybody said whether it may run"
+        told = f"{asked.tool} was denied: the service stopped before the request was answered"
         notices.append(Notice("PERMISSION_DENIED", told))
     return AbandonedRequests(tuple(records), tuple(notices))
 

@@ -38,7 +38,7 @@ class Recovery:
         self._pauses = self._pauses + 1 if message.stop_reason is StopReason.PAUSE else 0
         if self._pauses > MAX_PAUSES:
             raise RunError(
-                f"the backend paused {self._pauses} times in a row without an end: prompt again to go on",
+                f"the backend paused {self._pauses} times in a row without finishing: prompt again to continue",
                 code=Code.TURN_LIMIT,
             )
 

@@ -87,8 +87,8 @@ async def run_with_retries(work: Callable[[], Awaitable[T]], retries: RetryPolic
 def _too_long(error: YarrowError, demanded: float) -> ProviderError:
     told = ProviderError(
         error.code,
-        f"{error.message} (it asks to wait {demanded:,.0f} s, more than the {MAX_WAIT_SECONDS:g} s that are waited: "
-        "try again later, or use another model)",
+        f"{error.message} (it asks to wait {demanded:,.0f} s; the limit is {MAX_WAIT_SECONDS:g} s: try again later, or "
+        "use another model)",
         retryable=True,
     )
     told.retry_after = demanded

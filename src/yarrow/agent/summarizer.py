@@ -23,10 +23,10 @@ from yarrow.message import Message
 MOST = 2000
 """Maximum tokens of a summary; at most a quarter of the window."""
 MERGE = """\
-Two lines of work are joined into one. What was said in each of them follows, the present one first. Write how to go \
-on with both in mind: what each of them reached, what they agree on, where they contradict each other and what is to \
-be decided, and the next steps. Short points, exact paths and names."""
-PRESENT, OTHER = "[The present session]", "[The session that is brought in]"
+Two lines of work are being merged. Both conversations follow, the current one first. Write how to continue from both: \
+what each achieved, what they agree on, where they contradict each other, what must be decided, and the next steps. \
+Short points, exact paths and names."""
+PRESENT, OTHER = "[The current session]", "[The session being merged in]"
 
 
 class SummaryModel(Struct, frozen=True):

@@ -24,8 +24,8 @@ MAX_PARALLEL = 8
 MAX_HELD_DELTAS = 1000
 """Maximum deltas buffered for a call that awaits its turn; later ones are dropped, but the output is complete."""
 
-ABORTED = ToolFailed("aborted: the run was stopped before this call was done; what it did until then stays done")
-CUT = ToolFailed("not run: the message that asked for it was cut")
+ABORTED = ToolFailed("Interrupted. Changes made so far were kept.")
+CUT = ToolFailed("Not run: the message that requested it was incomplete.")
 
 
 class _BufferedResult(Struct, frozen=True):
@@ -73,7 +73,8 @@ class ToolExecutor:
             raise
         if worst >= END_AT:
             raise RunError(
-                f"the model made the same call with the same result {worst} times in a row", code=Code.LOOP_DETECTED
+                f"the model repeated the same call with the same result {worst} times in a row: rephrase the prompt",
+                code=Code.LOOP_DETECTED,
             )
 
     async def run_for_user(self, call: ToolCall) -> Result:
@@ -92,7 +93,7 @@ class ToolExecutor:
     def emit_not_run(self, calls: Sequence[ToolCall]) -> None:
         """Report calls as neither run nor recorded, for a run that ends because recording fails."""
         for call in calls:
-            self._ports.emit(ToolOutput(call.id, call.name, "not run: the run ended before it", "", is_error=True))
+            self._ports.emit(ToolOutput(call.id, call.name, "Not run: the run ended first.", "", is_error=True))
 
     def _runs_alone(self, call: ToolCall) -> bool:
         return not self._equipment.registry.is_read_only(call.name)
@@ -101,7 +102,7 @@ class ToolExecutor:
         """Run a call and stream its output."""
         # An abort that was deferred during recording is raised here, before the tool starts.
         await asyncio.sleep(0)
-        result: Result = ToolFailed("the tool ended without a result")
+        result: Result = ToolFailed("The tool ended without a result.")
         async with aclosing(self._execute(call)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Progress):
@@ -127,7 +128,7 @@ class ToolExecutor:
 
     async def _run_buffered(self, call: ToolCall, gate: asyncio.Semaphore) -> _BufferedResult:
         deltas: list[str] = []
-        result: Result = ToolFailed("the tool ended without a result")
+        result: Result = ToolFailed("The tool ended without a result.")
         async with gate, aclosing(self._execute(call)) as pieces:
             async for piece in pieces:
                 if not isinstance(piece, Progress):
@@ -265,7 +266,7 @@ NOTE_AT = 3
 END_AT = 5
 """Repetitions after which the run ends."""
 
-NOTE = f"\n[This is the same call with the same result {NOTE_AT} times or more in a row. Do something else.]"
+NOTE = f"\n[This is the same call with the same result {NOTE_AT} or more times in a row. Try something else.]"
 
 
 class LoopDetector:

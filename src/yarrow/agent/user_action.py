@@ -13,7 +13,7 @@ from yarrow.message import Block, Text, ToolCall
 from yarrow.session.ids import new_id
 from yarrow.tool.base import Done, Result, ToolFailed
 
-_ABORTED = "aborted: what was done until then stays done"
+_ABORTED = "Interrupted. Changes made so far were kept."
 
 
 class UserAction(Struct, frozen=True):

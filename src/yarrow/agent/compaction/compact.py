@@ -49,7 +49,7 @@ MAX_PIECES = 16
 MAX_HALVINGS = 4
 """Maximum number of times that the request size is halved after a request was too large."""
 NOTHING_SAID = "(nothing)"
-CUT_SUMMARY = "[cut here at the output limit]"
+CUT_SUMMARY = "[truncated at the output limit]"
 
 
 class SummaryAnswer(Struct, frozen=True):
@@ -142,11 +142,11 @@ def summarize_with(provider: Provider, spent: Callable[[Usage], None], retries: 
                     case _:
                         assert_never(piece)
         if stop is StopReason.CONTENT_FILTER:
-            raise RunError("the backend withheld the summary by its content rules", code=Code.CONTENT_FILTER)
+            raise RunError("the backend's content filter blocked the summary", code=Code.CONTENT_FILTER)
         if stop is None:
-            raise ProviderError(Code.STREAM_TRUNCATED, "the summary broke off before it was whole", retryable=True)
+            raise ProviderError(Code.STREAM_TRUNCATED, "the summary ended before it was complete", retryable=True)
         if not strip_marker(text):
-            raise RunError(f"{asked.model} answered the request for a summary with no text: nothing was changed")
+            raise RunError(f"{asked.model} returned an empty summary: try again or use another model")
         cut = stop is StopReason.MAX_TOKENS and text.strip()
         return SummaryAnswer(f"{text}\n{CUT_SUMMARY}" if cut else text, usage)
 
@@ -155,7 +155,7 @@ def summarize_with(provider: Provider, spent: Callable[[Usage], None], retries: 
 
 def _check_length(text: str) -> None:
     if len(text) > MAX_ANSWER_CHARACTERS:
-        raise RunError(f"the summary is longer than {MAX_ANSWER_CHARACTERS} characters", code=Code.OUTPUT_LIMIT)
+        raise RunError(f"the summary exceeds {MAX_ANSWER_CHARACTERS} characters", code=Code.OUTPUT_LIMIT)
 
 
 class _SummaryWriter:

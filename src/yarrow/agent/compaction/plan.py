@@ -230,7 +230,7 @@ def _nothing_to_compact(task: CompactionTask, meter: TokenCounter) -> Notice:
     # If only the server's own count exceeds the window, let the server decide: some count tokens that were not sent.
     least = min(used, meter.estimate(task.context, task.frame))
     if task.reason == "manual" or (task.reason == "auto" and least + MIN_ANSWER <= task.frame.window):
-        text = f"nothing can be compacted: the context has {used:,} tokens, all of it recent"
+        text = f"nothing to compact yet ({used:,} tokens, all recent)"
         return Notice("NOTHING_TO_COMPACT", text)
     raise ineffective(task, meter)
 
@@ -242,11 +242,11 @@ def ineffective(task: CompactionTask, meter: TokenCounter) -> RunError:
     fixed = meter.scaled(frame.fixed, frame)
     smallest = fixed + (meter.scaled(message_tokens(context.messages[asked]), frame) if asked is not None else 0)
     used = meter.used(context, frame)
-    window = f"has {frame.window:,} tokens" if frame.window else "is not known"
+    window = f"has {frame.window:,} tokens" if frame.window else "is unknown"
     return RunError(
-        f"the context of {used:,} tokens cannot be made smaller for {frame.model}: its window {window}, "
-        f"the system prompt and the tool schemas take {fixed:,}, and the smallest context possible is "
-        f"{smallest:,}; use a model with a larger window, offer fewer tools or start another session",
+        f"cannot shrink the context ({used:,} tokens) to fit {frame.model}: its window {window}, and at least "
+        f"{smallest:,} are needed ({fixed:,} for the system prompt and tools). Use a larger model, fewer tools or a "
+        "fresh session",
         code=Code.COMPACTION_INEFFECTIVE,
     )
 
@@ -255,5 +255,5 @@ def _keep_shrunk_notice(task: CompactionTask, keep: int) -> Notice | None:
     window, wanted = task.frame.window, task.state.header.compaction.keep_recent_tokens
     if keep >= wanted or task.reason == "overflow":
         return None
-    text = f"the window of {window:,} tokens is too small to keep {wanted:,} recent tokens: {keep:,} are kept"
+    text = f"the context window ({window:,} tokens) is too small to keep {wanted:,} recent tokens; keeping {keep:,}"
     return Notice("KEEP_SHRUNK", text)
