@@ -135,11 +135,11 @@ def test_a_slip_is_refused_with_the_nearest_name(project: Project) -> None:
     project.template("review", "x")
     project.skill(project.users / "skills" / "spreadsheet")
     assert refusal(project, "/reveiw a") == (
-        "text: there is no command /reveiw; the nearest is /review. A space before the slash sends it as it is"
+        "text: unknown command /reveiw; did you mean /review? Start with a space to send it as text"
     )
-    assert "/spreadsheet." in refusal(project, "/spreadsheets")
+    assert "/spreadsheet?" in refusal(project, "/spreadsheets")
     assert expand_command("/rev", project.places()) is None
-    with pytest.raises(InvalidArgument, match="the nearest is /deploy"):
+    with pytest.raises(InvalidArgument, match="did you mean /deploy"):
         expand_command("/deplyo", project.places(), ["deploy"])
 
 
@@ -166,8 +166,8 @@ def test_the_users_template_comes_before_the_projects_and_a_template_before_a_sk
     assert [command.name for command in commands] == ["a", "b", "skill:a"]
     assert expanded(project, "/skill:a").startswith("Skill a (")
     assert warnings == (
-        "~/code/project/.yarrow/prompts/a.md is left out: ~/.yarrow/prompts/a.md has the same name",
-        f"~/code/project/src/deep/{b} is left out: ~/code/project/{b} has the same name",
+        "~/code/project/.yarrow/prompts/a.md is skipped: ~/.yarrow/prompts/a.md has the same name",
+        f"~/code/project/src/deep/{b} is skipped: ~/code/project/{b} has the same name",
     )
 
 
@@ -183,11 +183,11 @@ def test_a_skill_becomes_its_body_and_the_arguments(project: Project) -> None:
 
 
 def test_a_skill_that_is_not_there_says_which_there_are(project: Project) -> None:
-    with pytest.raises(InvalidArgument, match=r"there is no skill pfd; there are none"):
+    with pytest.raises(InvalidArgument, match=r"unknown skill pfd; no skills are available"):
         expand_command("/skill:pfd x", project.places())
     project.skill(project.users / "skills" / "pdf")
     project.skill(project.users / "skills" / "doc")
-    with pytest.raises(InvalidArgument, match=r"there is no skill pfd; there are doc, pdf\. A space before"):
+    with pytest.raises(InvalidArgument, match=r"unknown skill pfd; available skills: doc, pdf\. Start with"):
         expand_command("/skill:pfd x", project.places())
     assert expand_command(" /skill:pfd x", project.places()) is None
 
@@ -209,10 +209,10 @@ def test_only_the_named_file_is_read(project: Project) -> None:
     [
         (
             "x" * (MAX_DOCUMENT_BYTES + 1),
-            f"is left out: it has {MAX_DOCUMENT_BYTES + 1} bytes, and at most {MAX_DOCUMENT_BYTES} are read",
+            f"is skipped: it has {MAX_DOCUMENT_BYTES + 1} bytes, and the limit is {MAX_DOCUMENT_BYTES}",
         ),
-        ("---\n- a\n---\nb", "has front matter that is no mapping of texts"),
-        (None, "is not a file"),
+        ("---\n- a\n---\nb", "has front matter that is not a mapping of strings"),
+        (None, "is not a regular file"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_told_in_the_listing_and_refused(
@@ -232,7 +232,7 @@ def test_a_template_of_a_project_does_not_link_out_of_it(project: Project) -> No
     project.write(project.home / "secret", "s")
     (project.root / ".yarrow" / "prompts").mkdir(parents=True)
     (project.root / ".yarrow" / "prompts" / "t.md").symlink_to(project.home / "secret")
-    assert "is a link that leads out of the project" in refusal(project, "/t")
+    assert "is a symlink that leads out of the project" in refusal(project, "/t")
 
 
 def test_nor_to_what_a_link_says_is_secret(project: Project) -> None:
@@ -240,7 +240,7 @@ def test_nor_to_what_a_link_says_is_secret(project: Project) -> None:
     (project.cwd / ".env").symlink_to(secret)
     (project.root / ".yarrow" / "prompts").mkdir(parents=True)
     (project.root / ".yarrow" / "prompts" / "t.md").symlink_to(secret)
-    why = "~/code/project/.yarrow/prompts/t.md is not read: files such as .env hold secrets"
+    why = "~/code/project/.yarrow/prompts/t.md cannot be read: files such as .env contain secrets"
     assert refusal(project, "/t") == f"text: {why}"
     assert list_commands(project.places()) == ((), (why,))
 
@@ -284,7 +284,7 @@ def test_there_can_be_so_many_templates(project: Project) -> None:
         project.template(f"t{number:03}", "x")
     commands, (warning,) = list_commands(project.places())
     assert len(commands) == TEMPLATE_KIND.max_count
-    assert warning == "~/.yarrow/prompts/t500.md and what follows are left out: there can be 500 templates"
+    assert warning == "~/.yarrow/prompts/t500.md and later files are skipped: the limit is 500 templates"
 
 
 def test_many_warnings_are_told_by_their_number(project: Project) -> None:
@@ -301,4 +301,4 @@ def test_no_more_of_a_directory_is_looked_at_than_a_number(project: Project) -> 
         (project.users / "prompts" / f"{number}.txt").touch()
     commands, (warning,) = list_commands(project.places())
     assert commands == ()
-    assert warning == "~/.yarrow/prompts holds more than 2000 entries; some of them are not looked at"
+    assert warning == "~/.yarrow/prompts contains more than 2000 entries; some are ignored"

@@ -90,9 +90,9 @@ def test_links_of_a_project_stay_in_it_and_those_of_the_user_need_not(project: P
     (project.home / "code" / "AGENTS.md").symlink_to("../secret")
     project.write(project.home / "secret", "secret")
     assert warned(project) == (
-        "~/code/AGENTS.md is a link that leads out of the project",
-        "~/code/project/AGENTS.md is a link that leads out of the project",
-        "~/code/project/src/deep/AGENTS.md is a link that leads out of the project",
+        "~/code/AGENTS.md is a symlink that leads out of the project",
+        "~/code/project/AGENTS.md is a symlink that leads out of the project",
+        "~/code/project/src/deep/AGENTS.md is a symlink that leads out of the project",
     )
 
 
@@ -106,7 +106,7 @@ def test_a_link_within_the_project_is_read(project: Project) -> None:
 def test_files_of_secrets_are_not_read(project: Project, name: str) -> None:
     project.write(project.root / name, "KEY=1")
     (project.root / "AGENTS.md").symlink_to(name)
-    assert warned(project) == ("~/code/project/AGENTS.md is not read: files such as .env hold secrets",)
+    assert warned(project) == ("~/code/project/AGENTS.md cannot be read: files such as .env contain secrets",)
 
 
 @pytest.mark.parametrize("link", [".env", "config/.env.local", "src/deep/.env"])
@@ -115,7 +115,7 @@ def test_nor_is_what_a_link_so_called_leads_to(project: Project, link: str, cont
     secret = project.write(project.root / "config" / "production.md", "KEY=1")
     (project.root / link).symlink_to(secret)
     (project.root / context).symlink_to(secret)
-    assert warned(project) == (f"~/code/project/{context} is not read: files such as .env hold secrets",)
+    assert warned(project) == (f"~/code/project/{context} cannot be read: files such as .env contain secrets",)
     (project.root / link).unlink()
     assert read(project) == {f"~/code/project/{context}": "KEY=1"}
 
@@ -124,7 +124,7 @@ def test_files_of_secrets_are_not_read_by_a_link_to_a_link_either(project: Proje
     project.write(project.root / "production.txt", "KEY=1")
     (project.root / ".env").symlink_to("production.txt")
     (project.root / "AGENTS.md").symlink_to(".env")
-    assert warned(project) == ("~/code/project/AGENTS.md is not read: files such as .env hold secrets",)
+    assert warned(project) == ("~/code/project/AGENTS.md cannot be read: files such as .env contain secrets",)
 
 
 def test_what_is_no_readable_file_is_passed_over(project: Project) -> None:
@@ -134,11 +134,11 @@ def test_what_is_no_readable_file_is_passed_over(project: Project) -> None:
     (project.root / "GEMINI.md").symlink_to("nothing")
     (project.users / "AGENTS.md").symlink_to("/dev/zero")
     assert warned(project) == (
-        "~/.yarrow/AGENTS.md is not a file",
+        "~/.yarrow/AGENTS.md is not a regular file",
         "~/code/project/AGENTS.md is a directory, not a file",
         "~/code/project/CLAUDE.md cannot be read: Too many levels of symbolic links",
         "~/code/project/GEMINI.md cannot be read: No such file or directory",
-        "~/code/project/src/deep/AGENTS.md is not a file",
+        "~/code/project/src/deep/AGENTS.md is not a regular file",
     )
 
 
@@ -160,9 +160,10 @@ def test_a_long_file_is_cut_between_characters_and_says_so(project: Project) -> 
     (file,), (warning,) = read_context_files(project.places())
     size = 2 * MAX_CONTEXT_FILE_BYTES + 1
     assert file.text.startswith("x" + "é" * (MAX_CONTEXT_FILE_BYTES // 2 - 1) + "\n\n")
-    assert file.text.endswith(f"[cut here: {MAX_CONTEXT_FILE_BYTES} of {size} bytes are shown]")
+    assert file.text.endswith(f"[truncated: {MAX_CONTEXT_FILE_BYTES} of {size} bytes shown]")
     assert (
-        warning == f"~/code/project/src/deep/AGENTS.md is cut: {MAX_CONTEXT_FILE_BYTES} of its {size} bytes are shown"
+        warning
+        == f"~/code/project/src/deep/AGENTS.md is truncated: only {MAX_CONTEXT_FILE_BYTES} of its {size} bytes are used"
     )
 
 
@@ -179,10 +180,10 @@ def test_all_together_have_a_limit(project: Project) -> None:
     files, warnings = read_context_files(project.places())
     assert len(files) == 5
     assert sum(file.text.count("x") for file in files) == MAX_CONTEXT_BYTES
-    assert files[-1].text == "x" * 1_000 + f"\n\n[cut here: 1000 of {MAX_CONTEXT_FILE_BYTES} bytes are shown]"
+    assert files[-1].text == "x" * 1_000 + f"\n\n[truncated: 1000 of {MAX_CONTEXT_FILE_BYTES} bytes shown]"
     assert [warning.split(" ", 1)[1] for warning in warnings] == [
-        f"is cut: 1000 of its {MAX_CONTEXT_FILE_BYTES} bytes are shown",
-        f"is not shown: all context files together may have {MAX_CONTEXT_BYTES} bytes",
+        f"is truncated: only 1000 of its {MAX_CONTEXT_FILE_BYTES} bytes are used",
+        f"is omitted: context files are limited to {MAX_CONTEXT_BYTES} bytes in total",
     ]
 
 

@@ -72,7 +72,7 @@ def test_the_users_comes_before_the_projects(project: Project) -> None:
     (skill,), (warning,) = read_skills(project.places())
     assert skill.description == "mine"
     assert warning == (
-        "~/code/project/.agents/skills/a/SKILL.md is left out: ~/.yarrow/skills/a/SKILL.md has the same name"
+        "~/code/project/.agents/skills/a/SKILL.md is skipped: ~/.yarrow/skills/a/SKILL.md has the same name"
     )
 
 
@@ -90,14 +90,14 @@ def test_a_name_is_that_of_the_folder(project: Project) -> None:
     project.write(folder / "SKILL.md", "---\nname: other\ndescription: d\n---\n")
     (skill,), (warning,) = read_skills(project.places())
     assert skill.name == "a"
-    assert warning == "~/.yarrow/skills/a/SKILL.md calls itself 'other'; its name is that of its folder, a"
+    assert warning == "~/.yarrow/skills/a/SKILL.md sets the name 'other', but the name of its folder, a, is used"
 
 
 @pytest.mark.parametrize("name", ["a b", "_a", "é", "a\nb", "x" * 65, "a\udcff"])
 def test_what_is_no_name_is_left_out(project: Project, name: str) -> None:
     project.skill(project.users / "skills" / name)
     text = warning(project)
-    assert "is no name, which has letters, digits and _.- only" in text
+    assert "is not a valid name; use only letters, digits and _.-" in text
     assert "\n" not in text
     text.encode()
 
@@ -108,26 +108,26 @@ BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\ndescription: *c"
 @pytest.mark.parametrize(
     ("front", "why"),
     [
-        ("description: *a", "has front matter with an alias"),
-        (BOMB, "has front matter with an anchor or a tag"),
-        ("description: !!python/object/apply:os.system ['true']", "has front matter with an anchor or a tag"),
-        ("description: !!str x", "has front matter with an anchor or a tag"),
-        ("metadata: !x {a: b}", "has front matter with an anchor or a tag"),
-        ("- a\n- b", "has front matter that is no mapping of texts"),
-        ("only text", "has front matter that is no mapping of texts"),
-        ("", "has front matter that is no mapping of texts"),
-        ("a: " + "[" * 9 + "]" * 9, "has front matter that is no mapping of texts"),
+        ("description: *a", "has front matter with a YAML alias"),
+        (BOMB, "has front matter with a YAML anchor or tag"),
+        ("description: !!python/object/apply:os.system ['true']", "has front matter with a YAML anchor or tag"),
+        ("description: !!str x", "has front matter with a YAML anchor or tag"),
+        ("metadata: !x {a: b}", "has front matter with a YAML anchor or tag"),
+        ("- a\n- b", "has front matter that is not a mapping of strings"),
+        ("only text", "has front matter that is not a mapping of strings"),
+        ("", "has front matter that is not a mapping of strings"),
+        ("a: " + "[" * 9 + "]" * 9, "has front matter that is not a mapping of strings"),
         ("a: " + "[" * 3_000, "has front matter that is"),
         ("{" * 3_000, "has front matter "),
-        ("? [a]\n: b\ndescription: c", "has front matter with a key that is no text"),
-        ("description: a\n\tb: c", "has front matter that is not YAML in line 3"),
-        ("description: a: b", "has front matter that is not YAML in line 2"),
-        ("description: 'a", "has front matter that is not YAML in line"),
-        ("description: \x01", "has front matter that is not YAML"),
-        ("description: [a, b]", "is left out: its front matter has no description"),
-        ("description:", "is left out: its front matter has no description"),
-        ("name: a", "is left out: its front matter has no description"),
-        ("description: " + "x" * MAX_FRONT_MATTER_BYTES, "has front matter that no line of --- ends"),
+        ("? [a]\n: b\ndescription: c", "has front matter with a key that is not a string"),
+        ("description: a\n\tb: c", "has front matter that is not valid YAML (line 3)"),
+        ("description: a: b", "has front matter that is not valid YAML (line 2)"),
+        ("description: 'a", "has front matter that is not valid YAML (line"),
+        ("description: \x01", "has front matter that is not valid YAML"),
+        ("description: [a, b]", "is skipped: its front matter has no description"),
+        ("description:", "is skipped: its front matter has no description"),
+        ("name: a", "is skipped: its front matter has no description"),
+        ("description: " + "x" * MAX_FRONT_MATTER_BYTES, "has front matter without a closing ---"),
     ],
 )
 def test_front_matter_that_is_no_mapping_of_texts_is_told(project: Project, front: str, why: str) -> None:
@@ -147,11 +147,11 @@ def test_no_link_of_a_project_leads_out_of_it(project: Project) -> None:
     project.skill(outside / "a")
     (project.root / ".agents").mkdir()
     (project.root / ".agents" / "skills").symlink_to(outside)
-    assert warning(project) == "~/code/project/.agents/skills is a link that leads out of the project"
+    assert warning(project) == "~/code/project/.agents/skills is a symlink that leads out of the project"
     (project.root / ".agents" / "skills").unlink()
     (project.root / ".agents" / "skills").mkdir()
     (project.root / ".agents" / "skills" / "a").symlink_to(outside / "a")
-    assert warning(project) == "~/code/project/.agents/skills/a/SKILL.md is a link that leads out of the project"
+    assert warning(project) == "~/code/project/.agents/skills/a/SKILL.md is a symlink that leads out of the project"
     (project.users / "skills").symlink_to(outside)
     (project.root / ".agents" / "skills" / "a").unlink()
     assert found(project) == {"a": "does it"}
@@ -162,7 +162,7 @@ def test_nothing_that_waits_is_opened(project: Project) -> None:
     folder.mkdir(parents=True)
     os.mkfifo(folder / "SKILL.md")
     os.mkfifo(project.users / "skills")
-    assert warning(project) == "~/code/project/.agents/skills/a/SKILL.md is not a file"
+    assert warning(project) == "~/code/project/.agents/skills/a/SKILL.md is not a regular file"
 
 
 def test_there_can_be_so_many(project: Project) -> None:
@@ -170,7 +170,7 @@ def test_there_can_be_so_many(project: Project) -> None:
         project.skill(project.users / "skills" / f"s{number:03}")
     skills, (warning,) = read_skills(project.places())
     assert len(skills) == SKILL_KIND.max_count
-    assert warning == "~/.yarrow/skills/s100/SKILL.md and what follows are left out: there can be 100 skills"
+    assert warning == "~/.yarrow/skills/s100/SKILL.md and later files are skipped: the limit is 100 skills"
 
 
 def test_their_lines_can_have_so_many_bytes(project: Project) -> None:
@@ -178,7 +178,7 @@ def test_their_lines_can_have_so_many_bytes(project: Project) -> None:
         project.skill(project.users / "skills" / f"s{number}", "\U0001f600" * MAX_LINE_CHARACTERS)
     skills, (warning,) = read_skills(project.places())
     assert MAX_LIST_BYTES - 1_500 < sum(len(skill.format_line().encode()) for skill in skills) <= MAX_LIST_BYTES
-    assert warning.endswith(f"and what follows are left out: skills have {MAX_LIST_BYTES} bytes")
+    assert warning.endswith(f"and later skills are skipped: their list is limited to {MAX_LIST_BYTES} bytes")
 
 
 def test_what_lies_outside_the_working_directory_can_be_read(project: Project) -> None:

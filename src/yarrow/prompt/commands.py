@@ -83,8 +83,8 @@ def expand_command(text: str, directories: SessionDirectories, others: Iterable[
             _format_skill(name, _read_required(offer, directories), arguments.strip()), name, "skill"
         )
     if is_skill:
-        there = f"there are {', '.join(sorted(skills))}" if skills else "there are none"
-        raise InvalidArgument("text", f"there is no skill {name}; {there}. A space before the slash sends it as it is")
+        available = f"available skills: {', '.join(sorted(skills))}" if skills else "no skills are available"
+        raise InvalidArgument("text", f"unknown skill {name}; {available}. Start with a space to send it as text")
     _refuse_typo(name, [*templates, *skills, *others])
     return None
 
@@ -117,7 +117,7 @@ def _refuse_typo(name: str, names: list[str]) -> None:
     if near := get_close_matches(name, names, n=1, cutoff=MIN_SIMILARITY):
         raise InvalidArgument(
             "text",
-            f"there is no command /{name}; the nearest is /{near[0]}. A space before the slash sends it as it is",
+            f"unknown command /{name}; did you mean /{near[0]}? Start with a space to send it as text",
         )
 
 
@@ -158,7 +158,7 @@ def check_length(length: int) -> None:
     """Raise `LimitExceeded` if an expanded command is longer than `MAX_EXPANDED_CHARACTERS`."""
     if length > MAX_EXPANDED_CHARACTERS:
         raise LimitExceeded(
-            f"the command becomes longer than {MAX_EXPANDED_CHARACTERS} characters with these arguments; shorten them",
+            f"with these arguments the command exceeds {MAX_EXPANDED_CHARACTERS} characters: shorten them",
             code=Code.TOO_LARGE,
         )
 

@@ -38,11 +38,11 @@ def read_document(
     """Read the first `most` bytes, including the complete front matter, of a file of at most `largest` bytes."""
     file = read_text_file(resource.path, most=most, inside=resource.inside, directories=resource.directories)
     if file is None:
-        return UnusableDocument("is gone")
+        return UnusableDocument("no longer exists")
     if isinstance(file, SkippedFile):
         return UnusableDocument(file.why)
     if largest is not None and file.size > largest:
-        return UnusableDocument(f"is left out: it has {file.size} bytes, and at most {largest} are read")
+        return UnusableDocument(f"is skipped: it has {file.size} bytes, and the limit is {largest}")
     split = parse_front_matter(file.text)
     if isinstance(split, MalformedFrontMatter):
         return UnusableDocument(split.why)
@@ -84,7 +84,7 @@ def parse_front_matter(text: str) -> SplitDocument | MalformedFrontMatter:
     lines = text[:MAX_FRONT_MATTER_BYTES].splitlines(keepends=True)
     end = next((number for number, line in enumerate(lines[1:], 1) if line.rstrip() == "---"), None)
     if end is None:
-        return MalformedFrontMatter(f"has front matter that no line of --- ends within {MAX_FRONT_MATTER_BYTES} bytes")
+        return MalformedFrontMatter(f"has front matter without a closing --- within {MAX_FRONT_MATTER_BYTES} bytes")
     front = "".join(lines[1:end])
     values = _parse_texts(front)
     if isinstance(values, MalformedFrontMatter):
@@ -106,9 +106,9 @@ def _parse_texts(front: str) -> dict[str, str] | MalformedFrontMatter:
         return _parse_mapping(yaml.parse(front, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = "" if mark is None else f" in line {mark.line + 2}"
+        where = "" if mark is None else f" (line {mark.line + 2})"
         why = to_one_line(getattr(error, "problem", None) or str(error))
-        return MalformedFrontMatter(f"has front matter that is not YAML{where}: {why}")
+        return MalformedFrontMatter(f"has front matter that is not valid YAML{where}: {why}")
 
 
 def _parse_mapping(events: "Iterator[Event]") -> dict[str, str] | MalformedFrontMatter:
@@ -123,9 +123,9 @@ def _parse_mapping(events: "Iterator[Event]") -> dict[str, str] | MalformedFront
             case kinds.StreamStartEvent() | kinds.DocumentStartEvent():
                 continue
             case kinds.AliasEvent():
-                return MalformedFrontMatter("has front matter with an alias; write the text out")
+                return MalformedFrontMatter("has front matter with a YAML alias; write out the text instead")
             case kinds.NodeEvent(anchor=str()) | kinds.ScalarEvent(tag=str()) | kinds.CollectionStartEvent(tag=str()):
-                return MalformedFrontMatter("has front matter with an anchor or a tag; write plain texts")
+                return MalformedFrontMatter("has front matter with a YAML anchor or tag; use plain strings")
             case kinds.ScalarEvent(value=value) if depth == 1 and key is None:
                 key = value
             case kinds.ScalarEvent(value=value) if depth == 1 and key is not None:
@@ -135,7 +135,7 @@ def _parse_mapping(events: "Iterator[Event]") -> dict[str, str] | MalformedFront
                 if depth > MAX_NESTING or (depth == 1 and not isinstance(event, kinds.MappingStartEvent)):
                     break
                 if depth == 2 and key is None:
-                    return MalformedFrontMatter("has front matter with a key that is no text")
+                    return MalformedFrontMatter("has front matter with a key that is not a string")
             case kinds.CollectionEndEvent():
                 depth -= 1
                 key = None
@@ -145,4 +145,4 @@ def _parse_mapping(events: "Iterator[Event]") -> dict[str, str] | MalformedFront
                 continue
             case _:
                 break
-    return MalformedFrontMatter("has front matter that is no mapping of texts")
+    return MalformedFrontMatter("has front matter that is not a mapping of strings")

@@ -61,12 +61,12 @@ def list_resources(directories: SessionDirectories, kind: ResourceKind) -> Resou
         path = directories.format_path(offer.path)
         if not re.fullmatch(RESOURCE_NAME, name):
             warnings.append(
-                f"{path} is left out: {format_path(name)!r} is no name, which has letters, digits and _.- only"
+                f"{path} is skipped: {format_path(name)!r} is not a valid name; use only letters, digits and _.-"
             )
         elif first := offers.get(name):
-            warnings.append(f"{path} is left out: {directories.format_path(first.path)} has the same name")
+            warnings.append(f"{path} is skipped: {directories.format_path(first.path)} has the same name")
         elif len(offers) == kind.max_count:
-            warnings.append(f"{path} and what follows are left out: there can be {kind.max_count} {kind.noun}s")
+            warnings.append(f"{path} and later files are skipped: the limit is {kind.max_count} {kind.noun}s")
             break
         else:
             offers[name] = offer
@@ -89,7 +89,7 @@ def _find_resources(
             continue
         known.add(real)
         if inside is not None and not real.is_relative_to(inside):
-            warnings.append(f"{places.format_path(directory)} is a link that leads out of the project")
+            warnings.append(f"{places.format_path(directory)} is a symlink that leads out of the project")
             continue
         for entry in _list_entries(directory, places.format_path(directory), warnings=warnings):
             path = directory / entry / kind.file
@@ -114,5 +114,5 @@ def _list_entries(directory: Path, path: str, *, warnings: list[str]) -> list[st
         warnings.append(f"{path} cannot be read: {error.strerror}")
         return []
     if len(names) > MAX_ENTRIES:
-        warnings.append(f"{path} holds more than {MAX_ENTRIES} entries; some of them are not looked at")
+        warnings.append(f"{path} contains more than {MAX_ENTRIES} entries; some are ignored")
     return sorted(names[:MAX_ENTRIES])

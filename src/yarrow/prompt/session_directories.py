@@ -126,9 +126,9 @@ def read_text_file(
     """
     real = Path(real_path(path))
     if inside is not None and not real.is_relative_to(inside):
-        return SkippedFile("is a link that leads out of the project")
+        return SkippedFile("is a symlink that leads out of the project")
     if directories.is_secret(path, real):
-        return SkippedFile("is not read: files such as .env hold secrets")
+        return SkippedFile("cannot be read: files such as .env contain secrets")
     try:
         # Opening a pipe would wait for a writer; a symlink created after the path was resolved is not followed.
         if inside is None:
@@ -149,7 +149,7 @@ def read_text_file(
 def _read_handle(handle: int, real: Path, most: int) -> TextFile | SkippedFile:
     status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode):
-        return SkippedFile("is not a file" if not stat.S_ISDIR(status.st_mode) else "is a directory, not a file")
+        return SkippedFile("is a directory, not a file" if stat.S_ISDIR(status.st_mode) else "is not a regular file")
     data = b""
     while len(data) < most and (part := os.read(handle, most - len(data))):
         data += part

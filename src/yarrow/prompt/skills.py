@@ -12,7 +12,7 @@ SKILL_KIND = ResourceKind("skill", (".yarrow/skills", ".agents/skills"), ending=
 MAX_LIST_BYTES = 64 << 10
 """Maximum bytes of the skill list in the system prompt; skills that do not fit are omitted with a warning."""
 
-_INTRODUCTION = "Skills tell how to do something. When a task fits one of them, read its file first and follow it:"
+_INTRODUCTION = "Skills describe how to do something. When one fits the task, read its file first and follow it:"
 
 
 class Skill(Struct, frozen=True):
@@ -42,7 +42,7 @@ def read_skills(directories: SessionDirectories) -> tuple[tuple[Skill, ...], tup
         size += len(skill.format_line().encode())
         if size > MAX_LIST_BYTES:
             first = directories.format_path(offer.path)
-            warnings.append(f"{first} and what follows are left out: skills have {MAX_LIST_BYTES} bytes")
+            warnings.append(f"{first} and later skills are skipped: their list is limited to {MAX_LIST_BYTES} bytes")
             break
         skills.append(skill)
     return tuple(sorted(skills, key=lambda skill: skill.name)), tuple(warnings)
@@ -71,8 +71,8 @@ def _read_skill(name: str, offer: Resource, *, places: SessionDirectories, warni
         warnings.append(f"{path} {file.why}")
         return None
     if not (description := to_one_line(file.values.get("description", ""))):
-        warnings.append(f"{path} is left out: its front matter has no description, which says when to use it")
+        warnings.append(f"{path} is skipped: its front matter has no description of when to use it")
         return None
     if (said := file.values.get("name") or name) != name:
-        warnings.append(f"{path} calls itself {to_one_line(said)!r}; its name is that of its folder, {name}")
+        warnings.append(f"{path} sets the name {to_one_line(said)!r}, but the name of its folder, {name}, is used")
     return Skill(name, description, file.real)
