@@ -23,7 +23,7 @@ from yarrow.v1 import agent_pb2 as pb
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 DRY = pb.SessionSettings(dry_run=True)
-HIDDEN = "name a directory of the workspace"
+HIDDEN = "use a directory in the workspace"
 
 
 def said(events: list[pb.AgentEvent]) -> list[str]:
@@ -65,7 +65,7 @@ async def test_law_9_a_dry_run_starts_no_launcher(tmp_path: Path, level: Sandbox
             by_hand = pb.RunToolRequest(session_id="s1", tool="bash", arguments_json='{"command": "touch ran"}')
             outputs += said([response.event async for response in stub.RunTool(by_hand)])
         assert started == []
-    assert f"In {house.cwd}, for at most 120 s, in a sandbox ({level}), it would run:" in outputs[0]
+    assert f"In {house.cwd}, in a sandbox ({level}), with a timeout of 120 s, this would run:" in outputs[0]
     assert outputs[3] == outputs[0]
     assert HIDDEN in outputs[2]
     assert not (house.cwd / "ran").exists()
@@ -91,7 +91,7 @@ async def test_without_a_launcher_it_says_that_too(
         if level == "workspace":
             assert "without a sandbox" in said(await play(stub, request))[0]
         else:
-            with pytest.raises(grpc.aio.AioRpcError, match="sandbox is strict, and there can be none here"):
+            with pytest.raises(grpc.aio.AioRpcError, match="sandbox is strict, but cannot be set up here"):
                 await play(stub, request)
     find_bwrap.cache_clear()
 
@@ -119,7 +119,7 @@ async def test_what_a_killed_service_left_stays_until_something_may_change(tmp_p
         await stub.ConfigureSession(pb.ConfigureSessionRequest(session_id="s1", settings=wet))
         await play(stub, house.prompt(session_id="s1"))
         state = await stub.GetState(pb.GetStateRequest(session_id="s1"))
-    assert any("a command left this" in warning for warning in state.warnings)
+    assert any("cleaned up after a command" in warning for warning in state.warnings)
     assert not (house.cwd / ".yarrow").exists()
 
 

@@ -120,7 +120,7 @@ async def test_case_T_12_llamacpp_refuses_an_image_in_a_clear_sentence_and_no_se
     async with ChatServer([chat_server.says("x")]) as running:
         house = RealHouse(tmp_path, "llamacpp", running)
         async with stub_of(house) as stub:
-            with pytest.raises(grpc.aio.AioRpcError, match="the model 'm' of 'acme' takes no images: choose") as caught:
+            with pytest.raises(grpc.aio.AioRpcError, match="the model 'm' of 'acme' cannot read images: ") as caught:
                 await play(stub, look(house, png(2, 2)))
             assert reason_of(caught.value) == "UNSUPPORTED_FEATURE"
             assert not list(house.sessions.rglob("*.jsonl"))
@@ -134,7 +134,7 @@ async def test_a_prompt_refused_for_its_images_makes_no_session(tmp_path: Path, 
     asked = look(house, png(2, 2))
     asked.session_id = session_id
     async with stub_of(house) as stub:
-        with pytest.raises(grpc.aio.AioRpcError, match="takes no images"):
+        with pytest.raises(grpc.aio.AioRpcError, match="cannot read images"):
             await play(stub, asked)
         assert not list(house.sessions.rglob("*.jsonl"))
         assert not (await stub.ListSessions(pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_ALL))).sessions
@@ -148,7 +148,7 @@ async def test_a_session_that_there_is_stays_as_it_is_when_images_are_refused(tm
         before = file.read_bytes()
         asked = look(house, png(2, 2))
         asked.session_id = session_id
-        with pytest.raises(grpc.aio.AioRpcError, match="takes no images"):
+        with pytest.raises(grpc.aio.AioRpcError, match="cannot read images"):
             await play(stub, asked)
         assert file.read_bytes() == before
 
@@ -161,7 +161,7 @@ async def test_a_running_model_without_images_refuses_them(tmp_path: Path, name:
         running = asyncio.create_task(play(stub, house.prompt(session_id="s")))
         await house.act.started.wait()
         image = pb.Image(media_type="image/png", data=png(2, 2))
-        with pytest.raises(grpc.aio.AioRpcError, match="takes no images") as caught:
+        with pytest.raises(grpc.aio.AioRpcError, match="cannot read images") as caught:
             await getattr(stub, name)(request_type(session_id="s", text="look", images=[image]))
         assert reason_of(caught.value) == "UNSUPPORTED_FEATURE"
         house.act.gate.set()

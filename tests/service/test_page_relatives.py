@@ -87,7 +87,7 @@ async def test_it_is_drawn_as_children_below_their_parents(house: House, stub: "
         (0, "hello top"),
         (1, f"hello {one[-8:]}"),
         (2, f"hello {below[-8:]}"),
-        (0, f"hello {fork[-8:]} a fork of this one"),
+        (0, f"hello {fork[-8:]} fork of this session"),
     ]
     whole = Rows(await page_of(stub, "top"))
     assert [depth for depth, _ in whole.rows] == [0, 1, 2, 1]
@@ -95,7 +95,7 @@ async def test_it_is_drawn_as_children_below_their_parents(house: House, stub: "
     assert not whole.folded
     assert Rows(await page_of(stub, fork)).rows == [
         (0, f"hello {fork[-8:]}"),
-        (0, f"hello {one[-8:]} this one is its fork"),
+        (0, f"hello {one[-8:]} this session is its fork"),
     ]
 
 
@@ -114,7 +114,7 @@ async def test_what_was_merged_into_it_is_named(house: House, stub: "Stub") -> N
     request = pb.MergeSessionRequest(session_id="mine", other_session_id="other")
     made = (await stub.MergeSession(request)).session_id
     rows = Rows(await page_of(stub, made)).rows
-    assert rows == [(0, "hello mine"), (1, f"hello {made[-8:]}"), (0, "goodbye other merged into this one")]
+    assert rows == [(0, "hello mine"), (1, f"hello {made[-8:]}"), (0, "goodbye other merged into this session")]
 
 
 async def test_many_are_folded(house: House, stub: "Stub") -> None:

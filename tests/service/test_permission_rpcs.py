@@ -79,7 +79,7 @@ async def test_case_C_05_a_service_with_nobody_who_can_answer_denies_at_once(tmp
     assert kinds(events).count("permission_request") == kinds(events).count("permission_settled") == 1
     (output,) = [event.tool_output for event in events if event.WhichOneof("event") == "tool_output"]
     assert output.is_error
-    assert "nobody is there to ask" in output.text
+    assert "no user can be asked" in output.text
     (settled,) = [e.permission_settled for e in events if e.WhichOneof("event") == "permission_settled"]
     assert (settled.answer, settled.by) == (pb.PERMISSION_ANSWER_NO, "nobody")
     assert events[-1].agent_end.reason == pb.END_REASON_COMPLETED
@@ -112,7 +112,7 @@ async def test_when_the_only_client_that_can_answer_goes_for_good_it_is_denied(
         call.cancel()
         await asyncio.wait_for(house.servicer.wait_until_idle(), 5)
         messages = (await stub.GetMessages(pb.GetMessagesRequest(session_id=event.session_id))).messages
-    assert "nobody is there" in messages[2].content[0].text.text
+    assert "no user can be asked" in messages[2].content[0].text.text
     assert messages[3].content[0].text.text == "done"
 
 
@@ -140,7 +140,7 @@ async def test_answers_that_cannot_be_taken(tmp_path: Path) -> None:
         assert (wrong.code(), reason_of(wrong)) == (grpc.StatusCode.FAILED_PRECONDITION, "NOT_RUNNING")
         events = await rest_of(call)
     outputs = [event.tool_output.text for event in events if event.WhichOneof("event") == "tool_output"]
-    assert outputs == ["Not run: the user denied it and says: use make"]
+    assert outputs == ["Not run: the user denied it and said: use make"]
 
 
 async def test_always_goes_to_the_settings(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ async def test_a_rule_for_a_tool_that_is_not_there_is_told(tmp_path: Path) -> No
         await play(stub, house.prompt(session_id="s1"))
         (warning,) = (await stub.GetState(pb.GetStateRequest(session_id="s1"))).warnings
     assert "'atc(x)'" in warning
-    assert "'act' is meant" in warning
+    assert "did you mean 'act'?" in warning
 
 
 async def test_of_answers_at_once_the_first_counts_and_the_others_are_told(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ async def test_of_answers_at_once_the_first_counts_and_the_others_are_told(tmp_p
         assert reason_of(await refused(stub.AnswerPermission(foreign))) == "NOT_FOUND"
     reasons = [reason_of(one) if isinstance(one, grpc.aio.AioRpcError) else "" for one in came]
     assert reasons == ["", "NOT_RUNNING", "NOT_RUNNING", "", "NOT_RUNNING"]
-    assert "was answered before: once (person)" in str(late.details())
+    assert "was already answered: once (person)" in str(late.details())
     assert house.act.ran == ["a"]
     assert house.allowed == []
 
@@ -259,7 +259,7 @@ async def test_a_plan_stays_one_in_what_is_made_of_the_session(tmp_path: Path) -
         for session_id in ("s1", *made):
             by_hand = pb.RunToolRequest(session_id=session_id, tool="act", arguments_json='{"text": "x"}')
             events = [response.event async for response in stub.RunTool(by_hand)]
-            assert "only plans" in events[-1].tool_output.text
+            assert "plan mode" in events[-1].tool_output.text
     assert house.act.ran == []
 
 

@@ -145,7 +145,7 @@ async def test_a_command_of_an_extension(house: House, stub: "Stub") -> None:
     [
         ("/reviw a.py", "/review"),
         ("/breaks", "the command /breaks failed: RuntimeError"),
-        ("/nothing", "stands for an empty prompt"),
+        ("/nothing", "template /nothing is empty"),
     ],
 )
 async def test_a_command_that_cannot_be_expanded_is_refused(house: House, stub: "Stub", text: str, told: str) -> None:

@@ -47,7 +47,7 @@ def request(house: House, data: bytes) -> pb.PromptRequest:
 async def test_a_model_without_images_refuses_them_before_the_prompt_is_kept(tmp_path: Path):
     house = House(tmp_path, [[{"text": "done"}]])
     async with stub_of(house) as stub:
-        with pytest.raises(grpc.aio.AioRpcError, match="takes no images") as caught:
+        with pytest.raises(grpc.aio.AioRpcError, match="cannot read images") as caught:
             await play(stub, request(house, png(2, 2)))
         assert reason_of(caught.value) == "UNSUPPORTED_FEATURE"
         assert not [path for path in house.sessions.rglob("*.jsonl") if "look" in path.read_text()]

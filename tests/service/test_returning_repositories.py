@@ -70,8 +70,8 @@ async def test_a_commit_is_named_once_and_ordinary_work_is_not(tmp_path: Path) -
     )
     (told,) = commit
     assert told == (
-        "RETURNING_REPOSITORIES: This run committed or staged directories that git will treat as repositories, and run "
-        "their settings: docs. Review them."
+        "RETURNING_REPOSITORIES: This run committed or staged directories that git treats as repositories and whose "
+        "settings it runs: docs. Review them."
     )
     assert work == nothing == []
 
@@ -80,7 +80,7 @@ async def test_what_cannot_be_checked_is_said(tmp_path: Path) -> None:
     with patch.object(git_embedded_repositories, "MAX_COMMITS", 0):
         ((told,),) = await notices(tmp_path, [("bash", {"command": COMMIT})])
     assert told == (
-        "UNCHECKED_REPOSITORIES: This run changed repositories that could not be checked for settings that git runs: "
+        "UNCHECKED_REPOSITORIES: This run changed repositories that could not be checked for settings git executes: "
         f"{tmp_path}/project/.git: more than 0 commits. Review them."
     )
 

@@ -40,8 +40,8 @@ async def notices(folder: Path, found: RootFiles) -> list[list[str]]:
 
 async def test_case_rs_s5_a_session_is_told_once_of_files_without_a_mask(tmp_path: Path) -> None:
     text = (
-        "Commands can read 1,234 files that are for root only: a sandbox masks 200. "
-        "Close their directories or run Yarrow as another user."
+        "Commands can read 1,234 root-only files: a sandbox can hide only 200. "
+        "Restrict their directories or run Yarrow as another user."
     )
     assert await notices(tmp_path, RootFiles(unmasked=1_234)) == [[text], []]
 

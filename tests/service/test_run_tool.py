@@ -99,7 +99,7 @@ async def test_an_abort_ends_it(house: House, stub: "Stub") -> None:
     assert (await stub.Abort(pb.AbortRequest(session_id=session_id))).was_running
     output = (await running)[-1].tool_output
     assert output.is_error
-    assert "aborted" in output.text
+    assert "Interrupted" in output.text
     assert (await stub.GetState(pb.GetStateRequest(session_id=session_id))).state == pb.AGENT_STATE_IDLE
 
 

@@ -86,7 +86,7 @@ async def test_case_at_06_a_result_says_what_could_not_be_hidden(house: House, m
 
         assert "directories" not in await run()
         monkeypatch.setattr(protected_paths, "MAX_DIRECTORIES", 0)
-        assert "[the workspace has more than 0 directories: files such as .env " in await run()
+        assert "[the workspace has more than 0 directories: in the others, files such as .env " in await run()
 
 
 async def test_a_context_file_is_none_of_them(house: House) -> None:
@@ -95,4 +95,4 @@ async def test_a_context_file_is_none_of_them(house: House) -> None:
         session = (await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))).session_id
         state = await stub.GetState(pb.GetStateRequest(session_id=session))
     assert SECRET not in state.settings.system_prompt
-    assert any("AGENTS.md is not read: files such as .env hold secrets" in warning for warning in state.warnings)
+    assert any("AGENTS.md cannot be read: files such as .env contain secrets" in warning for warning in state.warnings)

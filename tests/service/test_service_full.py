@@ -33,7 +33,7 @@ async def test_a_sentence_of_any_length_arrives_with_its_status(tmp_path: Path, 
             request = pb.GetStateRequest(session_id=letter * length)
             status, reason, sentence = await refused(stub.GetState(request, metadata=door.bearer))
             assert (status, reason) == (S.NOT_FOUND, "SESSION_UNKNOWN")
-            assert sentence.startswith("there is no session")
+            assert sentence.startswith("no session")
             assert sentence.count(repr(letter)[1:-1]) >= min(length, 250)
 
 

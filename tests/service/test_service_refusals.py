@@ -108,8 +108,8 @@ def test_however_many_peers_call_the_memory_is_bounded() -> None:
         ("ipv4:192.0.2.1:50000", "192.0.2.1"),
         ("ipv6:%5B::1%5D:50000", "::1"),
         ("ipv6:[fe80::1%25eth0]:1", "fe80::1%eth0"),
-        ("unix:", "a socket of this machine"),
-        ("unix:/run/x", "a socket of this machine"),
+        ("unix:", "a local socket"),
+        ("unix:/run/x", "a local socket"),
         ("", "an unknown peer"),
         ("vsock:1:2\n", "an unknown peer"),
     ],
@@ -130,7 +130,7 @@ def test_full_connections_are_logged_with_the_peers_that_hold_most(
         refusals.check_connections(1, len(there))
     assert refusals.full_seconds == 3 * CHECK_SECONDS
     assert [record.getMessage() for record in caplog.records] == [
-        "no more than 8 connections are accepted (service.connections): 192.0.2.1 (5), 192.0.2.2 (2), 192.0.2.3 (1)"
+        "the limit of 8 connections (service.connections) is reached: 192.0.2.1 (5), 192.0.2.2 (2), 192.0.2.3 (1)"
     ]
 
 

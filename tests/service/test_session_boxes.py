@@ -66,7 +66,7 @@ async def test_what_a_killed_service_left_is_told_to_the_next_session(house: Hou
     async with stub_of(house) as stub:
         session_id = (await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))).session_id
         state = await stub.GetState(pb.GetStateRequest(session_id=session_id))
-    assert any("a command left this" in warning and f"{root}/.yarrow" in warning for warning in state.warnings)
+    assert any("cleaned up after a command" in warning and f"{root}/.yarrow" in warning for warning in state.warnings)
     assert not (root / ".yarrow").exists()
 
 
@@ -80,4 +80,6 @@ async def test_a_workspace_that_can_have_no_sandbox_says_so(house: House, place:
     async with stub_of(house) as stub:
         session_id = (await stub.NewSession(pb.NewSessionRequest(cwd=str(cwd)))).session_id
         warnings = (await stub.GetState(pb.GetStateRequest(session_id=session_id))).warnings
-    assert any("run without a sandbox" in one and "holds your home; start in a project" in one for one in warnings)
+    assert any(
+        "run without a sandbox" in one and "contains your home directory; start in a project" in one for one in warnings
+    )

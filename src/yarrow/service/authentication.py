@@ -63,7 +63,7 @@ class RefusalLog:
         self.full_seconds += int(CHECK_SECONDS)
         if self._is_due(""):
             named = ", ".join(f"{peer} ({count:,})" for peer, count in peers.most_common(MAX_NAMED_PEERS))
-            _logger.warning("no more than %s connections are accepted (service.connections): %s", f"{limit:,}", named)
+            _logger.warning("the limit of %s connections (service.connections) is reached: %s", f"{limit:,}", named)
 
     async def watch_connections(self, port: int, limit: int) -> None:
         """Check every `CHECK_SECONDS` until cancelled."""
@@ -87,7 +87,7 @@ def parse_peer_host(peer: str) -> str:
     """Return the address in gRPC's name of a peer, such as `ipv4:192.0.2.1:50000`, without its port."""
     kind, _, rest = unquote(peer).partition(":")
     if kind not in ("ipv4", "ipv6"):
-        return "a socket of this machine" if kind == "unix" else "an unknown peer"
+        return "a local socket" if kind == "unix" else "an unknown peer"
     return rest.rpartition(":")[0].strip("[]")
 
 
@@ -98,11 +98,11 @@ MAX_TOKEN_FILE_BYTES = 4096
 HEALTH_PREFIX = "/grpc.health.v1.Health/"
 """Prefix of the methods that need no token."""
 _MISSING_CREDENTIAL = (
-    "this service takes no call without its token: send it as `authorization: Bearer TOKEN`; "
-    "it is in the file beside the service's socket"
+    "this service requires its token: send it as `authorization: Bearer TOKEN`; "
+    "it is in the .token file next to the service's socket"
 )
-_WRONG_CREDENTIAL = "the token is not that of this service: read the file beside its socket again"
-_WEB_PAGE = "this service takes no call of a web page, which an `origin` header is the mark of"
+_WRONG_CREDENTIAL = "wrong token for this service: read the .token file next to its socket again"
+_WEB_PAGE = "this service rejects calls from web pages (requests with an `origin` header)"
 
 if TYPE_CHECKING:
     # Generic only for type checkers.
@@ -122,14 +122,14 @@ def read_token(path: Path) -> str:
             found = os.fstat(descriptor)
             if not (stat.S_ISREG(found.st_mode) and system.is_owned(found) and system.is_private_mode(found.st_mode)):
                 raise UsageError(
-                    f"{path} must be a file that belongs to you and is closed to others, since whoever reads the token "
-                    f"in it runs commands as you: chmod 600 {path}"
+                    f"{path} must be a file that you own and others cannot read, because its token lets them run "
+                    f"commands as you: chmod 600 {path}"
                 )
             token = file.read(MAX_TOKEN_FILE_BYTES).strip()
     except OSError as error:
-        raise UsageError(f"cannot read the token in {path}: {error.strerror}") from error
+        raise UsageError(f"cannot read the token {path}: {error.strerror}") from error
     if not token or not token.isascii() or any(character <= 0x20 for character in token):
-        raise UsageError(f"{path} holds no token: delete it, and the next start of the service makes one")
+        raise UsageError(f"{path} contains no token: delete it and restart the service to create one")
     return token.decode("ascii")
 
 
@@ -140,7 +140,7 @@ def load_or_create_token(path: Path) -> str:
     except FileExistsError:
         return read_token(path)
     except OSError as error:
-        raise UsageError(f"cannot make the token in {path}: {error.strerror}") from error
+        raise UsageError(f"cannot create the token {path}: {error.strerror}") from error
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         file.write(secrets.token_urlsafe(TOKEN_BYTES) + "\n")
     return read_token(path)

@@ -112,7 +112,7 @@ class SessionLineage:
         """Read a session. Raises `NotFound`, and `Precondition` for one without a file."""
         entry = await self._get_entry(session_id)
         if entry.is_ephemeral:
-            raise Precondition(f"session {session_id} is not kept on disk, so nothing can be made of it")
+            raise Precondition(f"session {session_id} is not saved, so no session can be created from it")
         return await self._dependencies.manager.load(session_id)
 
     async def _summary_model(self, entry: LoadedSession) -> SummaryModel:
@@ -126,7 +126,7 @@ class SessionLineage:
     def _make_synthesis(self, other: StoredSession, text: str, entry: LoadedSession) -> tuple[Message, Message]:
         header, now = entry.state.header, self._now()
         name = other.header.name or other.header.id
-        asked = f"The session {name} was merged into this one. How do both fit together?"
+        asked = f"Another session, {name}, was merged in. Summarize how the two relate."
         question = Message(id=new_id(), role=Role.USER, content=(Text(asked),), timestamp=now)
         answer = Message(
             id=new_id(),

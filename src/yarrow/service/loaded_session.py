@@ -113,13 +113,13 @@ class LoadedSession:
         ignored.
         """
         if message_id and any(message.id == message_id for message in reversed(self.state.messages)):
-            raise Precondition(f"the prompt {message_id} was accepted before", code=Code.ALREADY_ACCEPTED)
+            raise Precondition(f"the prompt {message_id} was already accepted", code=Code.ALREADY_ACCEPTED)
 
     def subscribe(self, after: int | None = None) -> Subscription:
         """Return a subscription as `Bus.subscribe` does. Raises `LimitExceeded` (TOO_MANY)."""
         if self.bus.subscribers >= self._max_subscribers:
             raise LimitExceeded(
-                f"{self._max_subscribers} streams follow session {self.id} already: let some end", code=Code.TOO_MANY
+                f"{self._max_subscribers} streams already follow session {self.id}: close some", code=Code.TOO_MANY
             )
         return self.bus.subscribe(after)
 

@@ -64,7 +64,7 @@ class PermissionRpcs:
         found = [call for call in allowed if self._to_allowed_call(call, always=asked.always) == asked]
         if not found:
             what = f"{asked.tool[:MAX_FIELD_SIZE]} {asked.subject[:MAX_FIELD_SIZE]!r} in {asked.cwd[:MAX_FIELD_SIZE]}"
-            raise NotFound(f"{what} is not allowed: ListPermissions lists what is", code=Code.NOT_FOUND)
+            raise NotFound(f"{what} is not an allowed call: ListPermissions lists them", code=Code.NOT_FOUND)
         return found
 
     def _to_allowed_call(self, call: AllowedCall, *, always: bool) -> pb.AllowedCall:
@@ -92,6 +92,6 @@ def _parse_decision(request: pb.AnswerPermissionRequest) -> PermissionDecision:
     for answer, number in ANSWERS.items():
         if number == request.answer:
             if request.text and answer != "no":
-                raise InvalidArgument("text", "goes with PERMISSION_ANSWER_NO alone")
+                raise InvalidArgument("text", "is only valid with PERMISSION_ANSWER_NO")
             return PermissionDecision(answer, request.text)
-    raise InvalidArgument("answer", f"{request.answer} is no answer: say ONCE, SESSION, ALWAYS or NO")
+    raise InvalidArgument("answer", f"{request.answer} is not a valid answer: use ONCE, SESSION, ALWAYS or NO")

@@ -25,7 +25,7 @@ async def fit_images(images: Sequence[pb.Image]) -> list[pb.Image]:
     for index, image in enumerate(images):
         if image.media_type not in IMAGE_TYPES:
             known = ", ".join(sorted(IMAGE_TYPES))
-            raise InvalidArgument(f"images[{index}].media_type", f"{image.media_type!r} is none of {known}")
+            raise InvalidArgument(f"images[{index}].media_type", f"{image.media_type!r} is not one of {known}")
     return [await _fit_image(index, image.data) for index, image in enumerate(images)]
 
 
@@ -33,7 +33,7 @@ def check_image_support(images: Sequence[pb.Image], info: ProviderInfo) -> None:
     """Raise `YarrowError` (UNSUPPORTED_FEATURE) if there are images and the model accepts none."""
     if images and not info.has_images:
         raise YarrowError(
-            f"the model {info.model!r} of {info.name!r} takes no images: choose another model or leave them out",
+            f"the model {info.model!r} of {info.name!r} cannot read images: choose another model or remove them",
             code=Code.UNSUPPORTED_FEATURE,
         )
 
@@ -88,7 +88,7 @@ class CommandExpander:
                 return ExpandedPrompt(_append_attachments(content, attachments))
             expanded = found.text
         if not expanded.strip():
-            raise InvalidArgument("text", f"the command /{name} stands for an empty prompt: give its file a text")
+            raise InvalidArgument("text", f"template /{name} is empty: add text to its file")
         others = tuple(block for block in content if not isinstance(block, Text))
         return ExpandedPrompt(_append_attachments((Text(expanded), *others), attachments), text)
 

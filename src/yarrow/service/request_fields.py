@@ -64,11 +64,11 @@ def parse_content(text: str, images: list[pb.Image], attachments: Iterable[str] 
     size = sum(len(one.encode("utf-8", "replace")) for one in (text, *attachments))
     if size > MAX_TEXT_BYTES:
         raise LimitExceeded(
-            f"text: {size} bytes are more than the limit of {MAX_TEXT_BYTES}: put it in a file and name the file",
+            f"text: {size} bytes exceed the limit of {MAX_TEXT_BYTES}: put the text in a file and name the file",
             code=Code.TOO_LARGE,
         )
     if not text.strip() and not images:
-        raise InvalidArgument("text", "is empty: say what is to be done")
+        raise InvalidArgument("text", "is empty: enter a prompt")
     return to_blocks(text, images)
 
 
@@ -112,7 +112,7 @@ def _parse_thinking(number: int) -> ThinkingLevel | UnsetType:
     for known, level in THINKING_LEVELS.items():
         if known == number:
             return level
-    raise InvalidArgument("settings.thinking", f"{number} is no thinking level")
+    raise InvalidArgument("settings.thinking", f"{number} is not a thinking level")
 
 
 def _parse_permissions(number: int) -> PermissionMode | UnsetType:
@@ -121,7 +121,7 @@ def _parse_permissions(number: int) -> PermissionMode | UnsetType:
     for mode, known in PERMISSION_MODES.items():
         if known == number:
             return mode
-    raise InvalidArgument("settings.permissions", f"{number} is no permission mode")
+    raise InvalidArgument("settings.permissions", f"{number} is not a permission mode")
 
 
 def _merge_compaction(chosen: pb.CompactionSettings, present: CompactionSettings) -> CompactionSettings:
@@ -133,5 +133,5 @@ def _check_tools(names: tuple[str, ...], registry: ToolRegistry) -> tuple[str, .
     known = registry.names()
     for name in names:
         if name not in known:
-            raise InvalidArgument("settings.tools.names", f"{name!r} is none of {', '.join(known)}")
+            raise InvalidArgument("settings.tools.names", f"{name!r} is not one of {', '.join(known)}")
     return names

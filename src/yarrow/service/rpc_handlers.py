@@ -122,7 +122,7 @@ def wrap_handlers(
 def _check_decoded(request: object) -> None:
     """Raise `InvalidArgument` for a request that could not be decoded."""
     if isinstance(request, UndecodableRequest):
-        raise InvalidArgument("request", "its bytes are no message of this method")
+        raise InvalidArgument("request", "cannot decode it as a message of this method")
 
 
 async def drain_requests(requests: AsyncIterator[object]) -> None:
@@ -152,7 +152,7 @@ def _to_yarrow_error(error: Exception, rpc_log: RpcLog) -> YarrowError:
         number = os.urandom(6).hex()
         _logger.error("bug %s", number, exc_info=error)
         error = YarrowError(
-            f"a bug in Yarrow; the log (~/.yarrow/yarrow.log) has it under {number}", code=Code.INTERNAL
+            f"a bug in Yarrow; the log (~/.yarrow/yarrow.log) has details under {number}", code=Code.INTERNAL
         )
     rpc_log.status = STATUS_BY_CODE[error.code].name
     return error

@@ -50,7 +50,7 @@ class HealthService:
 
     async def _watch(self, _: object, context: Context) -> None:
         if self._watches >= MAX_WATCHES:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_WATCHES} streams watch already: check")
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_WATCHES} streams already watch: call Check")
         self._watches += 1
         try:
             await context.write(self._status)
@@ -176,7 +176,7 @@ async def _listen(server: grpc.aio.Server, config: ListenConfig) -> tuple[str, .
     except RuntimeError as error:
         await server.stop(None)
         # grpc reports the cause only in its own log.
-        causes = "is the address free, is it one of this machine, and do certificate and key belong together?"
+        causes = "check that the address is free and local, and that certificate and key match"
         raise UsageError(f"cannot listen on {place}: {causes}") from error
     finally:
         os.umask(before)
@@ -203,7 +203,7 @@ def _lock_socket(path: Path) -> Generator[None]:
         try:
             system.try_lock(descriptor)
         except BlockingIOError as error:
-            raise UsageError(f"a service is already listening on {path}, or has not ended yet") from error
+            raise UsageError(f"a service is already listening on {path}, or is still shutting down") from error
         yield
     finally:
         os.close(descriptor)
@@ -222,7 +222,7 @@ def _remove_stale_socket(path: Path) -> None:
 def make_private_folder(path: Path) -> None:
     """Create the directory of a socket, closed to other users. Raises `UsageError` if it is open to them."""
     if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
-        raise UsageError(f"{path} is longer than the {MAX_SOCKET_PATH_BYTES} bytes a socket's path may have")
+        raise UsageError(f"{path} is longer than {MAX_SOCKET_PATH_BYTES} bytes, the limit: use a shorter path")
     folder = path.parent
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -231,6 +231,6 @@ def make_private_folder(path: Path) -> None:
         raise UsageError(f"cannot use {folder} for the socket: {error.strerror}") from error
     if not (system.is_owned(found) and system.is_private_mode(found.st_mode)):
         raise UsageError(
-            f"{folder} must belong to you and be closed to others, since whoever reaches the socket runs commands as "
-            f"you: chmod 700 {folder}, or name a path in a folder of its own"
+            f"you must own {folder} and others must have no access, because the socket lets them run commands as you: "
+            f"chmod 700 {folder}, or use a path in a separate directory"
         )

@@ -54,7 +54,9 @@ class SessionCache:
         if len(self._entries) + self._reserved >= self._max_sessions:
             leaving = next((one for one in self._entries.values() if self._is_unused(one)), None)
             if leaving is None:
-                raise LimitExceeded(f"{self._max_sessions} sessions are in use: let some runs end", code=Code.TOO_MANY)
+                raise LimitExceeded(
+                    f"{self._max_sessions} sessions are in use: wait until some runs end", code=Code.TOO_MANY
+                )
             self.remove(leaving.id)
         self._reserved += 1
         try:

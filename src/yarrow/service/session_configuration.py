@@ -99,7 +99,7 @@ async def configure_session(
     and `StorageError`; then nothing was changed.
     """
     if options.append_system_prompt:
-        raise InvalidArgument("settings.append_system_prompt", "only a session that is being made takes this")
+        raise InvalidArgument("settings.append_system_prompt", "can only be set when a session is created")
     provider, model, compaction = options.provider, options.model, options.compaction
     header = entry.state.header
     if provider is not UNSET or model is not UNSET:

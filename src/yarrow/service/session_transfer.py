@@ -28,7 +28,7 @@ class SessionTransfer:
         """Yield the bytes of an export. Raises `NotFound`, `InvalidArgument` and `StorageError`."""
         entry = await self._sessions.get_or_load(session_id)
         if entry.is_ephemeral:
-            raise Precondition(f"session {session_id} is not kept on disk, so it cannot be exported")
+            raise Precondition(f"session {session_id} is not saved, so it cannot be exported")
         loaded = await self._dependencies.manager.load(session_id)
         match export_format:
             case pb.EXPORT_FORMAT_UNSPECIFIED | pb.EXPORT_FORMAT_JSONL:
@@ -40,7 +40,7 @@ class SessionTransfer:
             case pb.EXPORT_FORMAT_HTML:
                 pieces = await self._render_page(loaded)
             case _:
-                raise InvalidArgument("format", f"{export_format} is no export format")
+                raise InvalidArgument("format", f"{export_format} is not an export format")
         while chunk := await asyncio.to_thread(_read_chunk, pieces):
             for start in range(0, len(chunk), CHUNK_BYTES):
                 yield chunk[start : start + CHUNK_BYTES]
@@ -62,12 +62,10 @@ class SessionTransfer:
         """
         first = await anext(requests, None)
         if first is None:
-            raise InvalidArgument("chunk", "nothing was sent")
+            raise InvalidArgument("chunk", "no data was sent")
         cwd = parse_cwd(first.cwd)
         if first.size > MAX_IMPORT_BYTES:
-            raise LimitExceeded(
-                f"size: a file of {first.size} bytes is over the {MAX_IMPORT_BYTES} taken", code=Code.TOO_LARGE
-            )
+            raise LimitExceeded(f"size: {first.size} bytes exceed the limit of {MAX_IMPORT_BYTES}", code=Code.TOO_LARGE)
         root = await self._dependencies.manager.make_root()
         with ImportSpool(root) as incoming:
             received = 0

@@ -79,7 +79,7 @@ class Sessions:
         Raises `InvalidArgument` and `NotFound` (SESSION_UNKNOWN).
         """
         if not session_id:
-            raise InvalidArgument("session_id", "is empty: name the session")
+            raise InvalidArgument("session_id", "is empty: specify a session")
         await self._evict(session_id)
         if entry := self._cache.get(session_id):
             return entry
@@ -184,7 +184,7 @@ class Sessions:
     def _check_run_limit(self) -> None:
         most = self._dependencies.settings.service.runs
         if self._running.taken + self._background_writes >= most:
-            raise LimitExceeded(f"{most} runs go on already: let some end", code=Code.TOO_MANY)
+            raise LimitExceeded(f"{most} runs are already active: wait until some end", code=Code.TOO_MANY)
 
     def drain(self) -> None:
         """Refuse new runs from now on."""
@@ -197,7 +197,7 @@ class Sessions:
         active.
         """
         if self._draining:
-            raise YarrowError("the service is ending and takes no more prompts", code=Code.DRAINING)
+            raise YarrowError("the service is shutting down and accepts no more prompts", code=Code.DRAINING)
         # A busy session is refused for being busy.
         if entry is not None and not entry.agent.busy:
             self._check_run_limit()
@@ -259,7 +259,7 @@ class Sessions:
     def _make_tool_context(self, entry: LoadedSession) -> ToolContext:
         if real_path(entry.cwd) != str(entry.cwd):
             raise ConfigError(
-                f"{entry.cwd} is not the directory any more that this session was made in: a link stands in its place"
+                f"{entry.cwd} has been replaced by a symlink since this session was created; refusing to use it"
             )
         settings = self._dependencies.settings.workspace
         skills = find_skill_directories(self._dependencies.prompt_places(entry.cwd))
@@ -339,4 +339,4 @@ class Sessions:
 
 
 def _unknown_session(session_id: str) -> NotFound:
-    return NotFound(f"no session {session_id!r}: list the saved ones", code=Code.SESSION_UNKNOWN)
+    return NotFound(f"no session {session_id!r}: ListSessions lists the saved ones", code=Code.SESSION_UNKNOWN)

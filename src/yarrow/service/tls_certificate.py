@@ -43,7 +43,7 @@ def compute_fingerprint(certificate: bytes) -> str:
     begin, end = b"-----BEGIN CERTIFICATE-----", b"-----END CERTIFICATE-----"
     body = certificate.partition(begin)[2].partition(end)[0]
     if not body:
-        raise ValueError("it is no PEM certificate")
+        raise ValueError("not a PEM certificate")
     return f"sha256:{hashlib.sha256(base64.b64decode(body)).hexdigest()}"
 
 
@@ -60,9 +60,9 @@ def read_pem(path: Path, *, secret: bool = False) -> bytes:
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     if len(data) > MAX_PEM_BYTES or (b"PRIVATE KEY-----" if secret else b"-----BEGIN CERTIFICATE-----") not in data:
-        raise UsageError(f"{path} is no {'key' if secret else 'certificate'} in PEM format")
+        raise UsageError(f"{path} is not a {'key' if secret else 'certificate'} in PEM format")
     if secret and not system.is_private_mode(mode):
-        raise UsageError(f"{path} holds a key and is open to others: chmod 600 {path}")
+        raise UsageError(f"{path} contains a key that other users can read: chmod 600 {path}")
     return data
 
 
@@ -80,7 +80,7 @@ def load_or_create_certificate(folder: Path) -> TlsCertificate:
             _write(key, made.key)
             _write(certificate, made.certificate)
     except OSError as error:
-        raise UsageError(f"cannot keep a certificate in {folder}: {error.strerror}") from error
+        raise UsageError(f"cannot save a certificate in {folder}: {error.strerror}") from error
     return TlsCertificate(read_pem(certificate), read_pem(key, secret=True))
 
 
@@ -103,8 +103,8 @@ def create_certificate() -> TlsCertificate:
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
     except ImportError:
         raise UsageError(
-            "making a certificate needs an extra: pip install '.[tls]' in Yarrow's checkout, or give --tls-cert and "
-            "--tls-key"
+            "creating a certificate requires an extra: run pip install '.[tls]' in Yarrow's checkout, or use "
+            "--tls-cert and --tls-key"
         ) from None
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, CERTIFICATE_NAME)])

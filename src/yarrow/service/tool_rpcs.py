@@ -66,7 +66,7 @@ class ToolRpcs:
         names = self._dependencies.registry.names()
         name = request.tool or self._dependencies.registry.find_shell_tool()
         if name not in names:
-            raise InvalidArgument("tool", f"{request.tool!r} is none of {', '.join(names)}")
+            raise InvalidArgument("tool", f"{request.tool!r} is not one of {', '.join(names)}")
         if len(request.arguments_json.encode()) > MAX_TEXT_BYTES:
             raise LimitExceeded(f"arguments_json has more than {MAX_TEXT_BYTES} bytes", code=Code.TOO_LARGE)
         arguments = request.arguments_json or "{}"
