@@ -182,7 +182,7 @@ async def test_a_harmed_blob_costs_its_block_alone(path: Path, disk: Disk, harm:
     assert [stored.value for stored in loaded.records] == [
         of(Text("before"), Text(f"[This block {told}.]"), Text("after"))
     ]
-    assert loaded.report.warnings() == (f"A block in line 2 {told}.",)
+    assert loaded.report.warnings() == (f"A block on line 2 {told}.",)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_hostile_name_is_never_a_path(path: Path, name: str, monkeypatch: pyte
     write_session(path, header(), tail=naming(name, kind="text"))
     (value,) = (stored.value for stored in load_session(path).records)
     assert isinstance(value, Message)
-    expected = "[This block was a text whose content is missing or damaged, a blob that is named by no SHA-256.]"
+    expected = "[This block was a text whose content is missing or damaged, a blob without a SHA-256 name.]"
     assert value.text == (expected if name else "")
     monkeypatch.setattr(os, "open", pytest.fail)
     assert read_blob(path, name) is None
@@ -204,7 +204,7 @@ def test_the_report_of_missing_blobs_is_bounded(path: Path) -> None:
     write_session(path, header(), tail=naming("f" * 64) * (MAX_DESCRIBED_PROBLEMS + 5))
     warnings = load_session(path).report.warnings()
     assert len(warnings) == MAX_DESCRIBED_PROBLEMS + 1
-    assert warnings[-1] == "5 more contents of the session are missing or damaged."
+    assert warnings[-1] == "5 more blobs of the session are missing or damaged."
 
 
 async def test_a_damaged_blob_is_replaced_when_it_is_put_again(path: Path, disk: Disk) -> None:
@@ -241,7 +241,7 @@ async def test_a_full_disk_leaves_nothing_half(path: Path, room: int) -> None:
     log = await SessionLog.create(path, header(), sync="message", disk=disk)
     async with log.lock():
         calls.room = room
-        with pytest.raises(StorageError, match="the disk is full"):
+        with pytest.raises(StorageError, match="no space left"):
             await log.append(of(IMAGE))
         assert load_session(path).records == ()
         whole = [digest(PICTURE)] if room >= len(PICTURE) else []
@@ -259,7 +259,7 @@ async def test_a_failed_sync_of_a_blob_is_an_error_and_made_good(path: Path, num
     log = await SessionLog.create(path, header(), sync="message", disk=disk)
     async with log.lock():
         calls.failing_syncs = {calls.syncs + number}
-        with pytest.raises(StorageError, match="the disk reports an error"):
+        with pytest.raises(StorageError, match="input/output error; check the disk"):
             await log.append(of(IMAGE))
         await log.append(message("next"))
     assert [type(stored.value) for stored in load_session(path).records] == [Message, Message]
@@ -369,7 +369,7 @@ async def test_a_copy_that_cannot_be_made_leaves_nothing(root: Path, disk: Disk)
     calls = FaultyCalls()
     calls.room = 100
     other = Disk(calls)
-    with pytest.raises(StorageError, match="the disk is full"):
+    with pytest.raises(StorageError, match="no space left"):
         await SessionManager(root, sync="message", disk=other).create_from(
             lineage.fork(load_session(parent), new_id="child", timestamp=NOW)
         )
@@ -379,7 +379,7 @@ async def test_a_copy_that_cannot_be_made_leaves_nothing(root: Path, disk: Disk)
 
 async def test_an_id_that_is_taken_keeps_its_blobs(root: Path, manager: SessionManager, disk: Disk) -> None:
     parent = await parent_of(root, disk)
-    with pytest.raises(InvalidArgument, match="exists already"):
+    with pytest.raises(InvalidArgument, match="already exists"):
         await manager.create_from(lineage.fork(load_session(parent), new_id="parent", timestamp=NOW))
     assert load_session(parent).report.warnings() == ()
 

@@ -37,8 +37,8 @@ async def test_case_S_02_disk_full_after_40_bytes(log: SessionLog, calls: Faulty
         await log.append(message("full"))
     assert caught.value.code is Code.STORAGE
     assert str(log.path) in caught.value.message
-    assert "the disk is full; free some space" in caught.value.message
-    assert "1 new lines are kept in memory" in caught.value.message
+    assert "no space left on the device; free some space" in caught.value.message
+    assert "1 new lines stay in memory" in caught.value.message
     assert len(log.path.read_bytes()) == len(before) + (0 if rolled_back else 40)
     assert texts(log.path) == ["before"]
     calls.room = None
@@ -51,10 +51,10 @@ async def test_case_S_02_disk_full_after_40_bytes(log: SessionLog, calls: Faulty
 async def test_what_reached_the_file_whole_is_not_written_twice(log: SessionLog, calls: FaultyCalls) -> None:
     records = [message(str(number)) for number in range(5)]
     calls.room, calls.truncate_works = sum(len(encode_line(record)) for record in records[:3]) + 7, False
-    with pytest.raises(StorageError, match="2 new lines are kept"):
+    with pytest.raises(StorageError, match="2 new lines stay"):
         await log.append(*records)
     assert texts(log.path) == ["0", "1", "2"]
-    with pytest.raises(StorageError, match="3 new lines are kept"):
+    with pytest.raises(StorageError, match="3 new lines stay"):
         await log.append(message("5"))
     calls.room = None
     await log.flush()
@@ -92,7 +92,7 @@ async def test_short_writes(log: SessionLog, calls: FaultyCalls, most: int) -> N
 
 async def test_a_disk_that_takes_nothing_is_a_failing_disk(log: SessionLog, calls: FaultyCalls) -> None:
     calls.most = 0
-    with pytest.raises(StorageError, match="the disk reports an error"):
+    with pytest.raises(StorageError, match="input/output error; check the disk"):
         await log.append(message("one"))
     calls.most = None
     await log.append(message("two"))
@@ -103,7 +103,7 @@ async def test_a_disk_that_takes_nothing_is_a_failing_disk(log: SessionLog, call
 async def test_a_sync_that_failed_is_not_asked_again(log: SessionLog, calls: FaultyCalls, rolled_back: bool) -> None:
     await log.append(message("one"))
     calls.failing_syncs, calls.truncate_works = {calls.syncs + 1}, rolled_back
-    with pytest.raises(StorageError, match="the disk reports an error"):
+    with pytest.raises(StorageError, match="input/output error; check the disk"):
         await log.append(message("two"))
     if rolled_back:
         assert texts(log.path) == ["one"]
@@ -205,7 +205,7 @@ async def test_a_session_that_cannot_be_made_leaves_nothing(calls: FaultyCalls, 
         calls.room = 10
     else:
         calls.failing_syncs = {1 if failing == "sync of the file" else 2}
-    with pytest.raises(StorageError, match=r"the session .*s1\.jsonl cannot be made: the disk"):
+    with pytest.raises(StorageError, match=r"cannot create the session .*s1\.jsonl: input/output error"):
         await SessionLog.create(tmp_path / "s1.jsonl", header(), sync="message", disk=disk)
     assert names(tmp_path) == []
     disk.close()

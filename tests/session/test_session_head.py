@@ -87,7 +87,7 @@ def test_a_file_without_a_header(tmp_path: Path) -> None:
 def test_what_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         read_head(tmp_path / "s1.jsonl")
-    with pytest.raises(StorageError, match=r"s2\.jsonl, line 1: the file is empty"):
+    with pytest.raises(StorageError, match=r"s2\.jsonl is empty and contains no session"):
         read_head(write_session(tmp_path / "s2.jsonl"))
     (tmp_path / "s3.jsonl").mkdir()
     with pytest.raises(StorageError, match="is a directory"):

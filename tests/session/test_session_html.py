@@ -298,7 +298,7 @@ def test_what_is_said_is_shown_with_its_marks() -> None:
     )
     parsed = shown(message("why?"), cut)
     for told in (
-        "1,200 in, 34 out, 5 from cache, 6 to cache",
+        "1,200 in, 34 out, 5 cache read, 6 cache write",
         "Incomplete",
         "max tokens",
         "house/small",
@@ -407,7 +407,7 @@ def test_changes_waiting_texts_and_unknown_kinds_are_told() -> None:
     for told in (
         "model: other",
         "Denied by the user: bash (<b>no sandbox) “use make”",
-        "Handed back",
+        "Not sent",
         "Waits for",
         "text of returned",
         "text of waiting",
@@ -433,10 +433,10 @@ def decided(answer: str, by: str, **more: Any) -> PermissionAnswered:
         (decided("session", "person"), "Allowed for the session by the user: "),
         (decided("always", "person"), "Always allowed by the user: "),
         (decided("no", "person"), "Denied by the user: "),
-        (decided("no", "nobody"), "Denied by default, no client could answer: "),
-        (decided("no", "timeout"), "Denied by default, not answered in time: "),
-        (decided("no", "abort"), "Denied by default, the run was stopped: "),
-        (decided("no", "restart"), "Denied by default, the service restarted: "),
+        (decided("no", "nobody"), "Denied by default (no client could answer): "),
+        (decided("no", "timeout"), "Denied by default (not answered in time): "),
+        (decided("no", "abort"), "Denied by default (run interrupted): "),
+        (decided("no", "restart"), "Denied by default (service restarted): "),
     ],
 )
 def test_each_decision_is_one_line_with_its_call(answered: PermissionAnswered, line: str) -> None:
@@ -454,7 +454,7 @@ def test_a_request_without_an_answer_is_shown_as_one() -> None:
 
 
 def test_an_answer_without_its_request_is_shown_too() -> None:
-    assert "Denied by the user: a call that is not in this file" in shown(decided("no", "person")).seen
+    assert "Denied by the user: a call missing from this file" in shown(decided("no", "person")).seen
 
 
 @pytest.mark.parametrize(

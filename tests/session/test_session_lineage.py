@@ -240,9 +240,9 @@ def test_case_S_10_branch_after_a_compaction_and_before_it(save: Save) -> None:
 @pytest.mark.parametrize(
     ("index", "messages", "says"),
     [
-        (3, 3, "index: there is no message 3 in this session: they are counted 0 to 2, or -1 to -3 from the end"),
-        (-4, 3, "index: there is no message -4 in this session: they are counted 0 to 2, or -1 to -3 from the end"),
-        (0, 0, "index: there is no message 0 in this session: nothing was said yet"),
+        (3, 3, "index: this session has no message 3: valid numbers are 0 to 2, or -1 to -3 from the end"),
+        (-4, 3, "index: this session has no message -4: valid numbers are 0 to 2, or -1 to -3 from the end"),
+        (0, 0, "index: this session has no message 0: it is empty"),
     ],
 )
 def test_a_branch_at_no_message(save: Save, index: int, messages: int, says: str) -> None:
@@ -351,7 +351,7 @@ def test_a_file_that_shrinks_while_it_is_copied_is_told(tmp_path: Path) -> None:
     path.write_bytes(b"".join(lines(message("one"), message("two"))))
     draft = fork(load_session(path), new_id="s2", timestamp=NOW)
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(StorageError, match=r"s1\.jsonl shrank"):
+    with pytest.raises(StorageError, match=r"s1\.jsonl was truncated"):
         list(draft.encode_lines())
 
 
@@ -461,9 +461,9 @@ def test_a_squash_begins_with_a_summary_of_the_rest(save: Save) -> None:
     ("indices", "says"),
     [
         ([], "indices: is empty: choose at least one message"),
-        ([0, 3], "indices: there is no message 3 in this session: they are counted 0 to 2"),
-        ([-1], "indices: there is no message -1 in this session: they are counted 0 to 2"),
-        ([1, 2, 1], "indices: message 1 is there twice: choose each once"),
+        ([0, 3], "indices: this session has no message 3: valid numbers are 0 to 2"),
+        ([-1], "indices: this session has no message -1: valid numbers are 0 to 2"),
+        ([1, 2, 1], "indices: message 1 is listed twice: choose each once"),
     ],
 )
 def test_indices_that_choose_nothing_sensible(save: Save, indices: list[int], says: str) -> None:
@@ -573,7 +573,7 @@ def test_there_must_be_something_to_merge(save: Save) -> None:
     with pytest.raises(InvalidArgument, match="other_session_id: s1 is this session"):
         merge(whole, whole, new_id="s3", synthesis=SYNTHESIS)
     beginning = made(save, branch(whole, 0, new_id="s2", timestamp=NOW))
-    with pytest.raises(InvalidArgument, match="other_session_id: s2 has no message that is not in this session"):
+    with pytest.raises(InvalidArgument, match="other_session_id: s2 has no messages that this session lacks"):
         find_new_messages(whole, beginning)
     assert [each.text for each in find_new_messages(beginning, whole)] == ["b"]
 

@@ -88,7 +88,7 @@ def test_a_file_that_became_shorter_is_told_and_no_half_line_leaves(tmp_path: Pa
     loaded = load_session(path)
     with path.open("r+b") as stream:
         stream.truncate(loaded.size - 5)
-    with pytest.raises(StorageError, match="became shorter"):
+    with pytest.raises(StorageError, match="was truncated"):
         list(export_lines(loaded, lambda _: None))
 
 
@@ -120,7 +120,7 @@ def test_blobs_come_into_their_blocks(tmp_path: Path) -> None:
     note = f"[This block was a text whose content is missing or damaged, blob {missing}.]"
     assert value.content == (Text("ä\u2028"), Image("image/png", "iVBORw=="), Text(note))
     assert asked == [text, image, missing]
-    assert arrived.report.warnings() == (f"A block in line 2 {note[12:-2]}.",)
+    assert arrived.report.warnings() == (f"A block on line 2 {note[12:-2]}.",)
 
 
 @pytest.mark.parametrize("digest", ["../../etc/passwd", "F" * 64, "f" * 63, "f" * 64 + "\n", ""])
@@ -237,8 +237,8 @@ def test_a_byte_order_mark_and_lines_of_windows_are_accepted(tmp_path: Path) -> 
         ('{"kind":"header"}\n'.encode("utf-16"), "text in UTF-16"),
         (gzip.compress(b"{}", mtime=0), "a compressed file"),
         (b"\x7fELF\x02\x01\x01\0\0", "a binary file"),
-        (b'[{"kind":"message"}]', "one JSON array"),
-        (b'{\n  "kind": "message"\n}', "JSON over several lines"),
+        (b'[{"kind":"message"}]', "a JSON array"),
+        (b'{\n  "kind": "message"\n}', "multi-line JSON"),
         (b'{"type":"session","id":"1"}\n{"type":"message"}\n', "JSON lines of another program"),
         (b'{"kind":"message","text":"hi"}\n{"kind":"other"}\n', "JSON lines of another program"),
         (b"Dear diary\n", "some other text"),
@@ -273,7 +273,7 @@ def test_too_much_is_refused_at_once_and_leaves_nothing(tmp_path: Path, monkeypa
 
 
 def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="cannot be kept in"), ImportSpool(tmp_path / "missing"):
+    with pytest.raises(StorageError, match="cannot save the import in"), ImportSpool(tmp_path / "missing"):
         pytest.fail("it was opened")
 
 
@@ -281,7 +281,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
-        with ImportSpool(tmp_path) as incoming, pytest.raises(StorageError, match="cannot be kept in"):
+        with ImportSpool(tmp_path) as incoming, pytest.raises(StorageError, match="cannot save the import in"):
             incoming.feed(b"x" * 1_000_000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

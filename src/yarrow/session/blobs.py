@@ -117,7 +117,7 @@ class BlobReader:
         is_image = isinstance(block, Image)
         shown = self._read_content(block.blob, is_image=is_image)
         if shown is None:
-            name = f"blob {block.blob}" if _DIGEST.fullmatch(block.blob) else "a blob that is named by no SHA-256"
+            name = f"blob {block.blob}" if _DIGEST.fullmatch(block.blob) else "a blob without a SHA-256 name"
             return f"was {'an image' if is_image else 'a text'} whose content is missing or damaged, {name}"
         return replace(block, data=shown, blob="") if is_image else replace(block, text=shown, blob="")
 
@@ -149,7 +149,7 @@ class BlobFolder:
     def put(self, digest: str, content: bytes) -> None:
         """Write a blob; an existing one is reused, a damaged one is replaced."""
         if blob_folder_for(self._session).is_symlink():
-            raise OSError(errno.ELOOP, f"{blob_folder_for(self._session)} is a link and not a directory")
+            raise OSError(errno.ELOOP, f"{blob_folder_for(self._session)} is a symlink, not a directory")
         path = blob_folder_for(self._session) / digest
         if read_blob(self._session, digest) is None:
             path.unlink(missing_ok=True)

@@ -40,7 +40,7 @@ def find_file(root: Path, session_id: str) -> Path | None:
     Raises `InvalidArgument` for an invalid id, before it is used in a path, and `OSError`.
     """
     if not is_valid_id(session_id):
-        raise InvalidArgument("session_id", f"{session_id!r} is not 1 to 64 of the characters A-Z a-z 0-9 _ -")
+        raise InvalidArgument("session_id", f"{session_id!r} is not a valid id: use 1 to 64 of A-Z a-z 0-9 _ -")
     paths = (project / f"{session_id}.jsonl" for project in _list_projects(root))
     return next((path for path in paths if path.is_file()), None)
 
@@ -58,16 +58,16 @@ def resolve_id(root: Path, text: str) -> str:
     fitting = fitting or [path for path in paths if _read_name(path) == text]
     if not fitting:
         short = (
-            f"; of an id give at least {MIN_ID_PART_CHARACTERS} characters"
+            f"; give at least {MIN_ID_PART_CHARACTERS} characters of the id"
             if len(text) < MIN_ID_PART_CHARACTERS
             else ""
         )
-        raise NotFound(f"there is no session {text!r}{_suggest_sessions(paths, text)}{short}")
+        raise NotFound(f"no session matches {text!r}{_suggest_sessions(paths, text)}{short}")
     if len(fitting) > 1:
         found = sorted(map(_read_head_or_reason, fitting), key=_newest_first)
         listed = "; ".join(map(_describe, found[:MAX_CANDIDATES]))
         more = f"; and {len(found) - MAX_CANDIDATES} more" if len(found) > MAX_CANDIDATES else ""
-        raise InvalidArgument("session_id", f"{text!r} fits {len(found)} sessions, give more of the id: {listed}{more}")
+        raise InvalidArgument("session_id", f"{text!r} matches {len(found)} sessions; add to the id: {listed}{more}")
     return fitting[0].stem
 
 
@@ -92,7 +92,7 @@ def delete_session(root: Path, session_id: str) -> None:
     """Delete a session with all its files. Raises `NotFound`, `Precondition` (LOCKED) and `OSError`."""
     path = find_file(root, session_id)
     if path is None:
-        raise NotFound(f"there is no session {session_id!r}")
+        raise NotFound(f"no session {session_id!r}")
     lock = WriterLock(path.with_suffix(".lock"))
     lock.acquire()
     try:
@@ -172,7 +172,7 @@ def _suggest_sessions(paths: list[Path], text: str) -> str:
 
     ids = {part: path for path in paths for part in (path.stem, path.stem[-8:])}
     near = dict.fromkeys(ids[part] for part in difflib.get_close_matches(text, ids, MAX_CANDIDATES))
-    return "; near it: " + "; ".join(_describe(_read_head_or_reason(path)) for path in near) if near else ""
+    return "; did you mean " + "; ".join(_describe(_read_head_or_reason(path)) for path in near) if near else ""
 
 
 MAX_TREE_INDENT = 50

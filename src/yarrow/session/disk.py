@@ -69,7 +69,7 @@ class Disk:
         Raises `YarrowError` (DRAINING) if the disk is closed.
         """
         if self._closed:
-            raise YarrowError("the service has ended", code=Code.DRAINING)
+            raise YarrowError("the service has stopped", code=Code.DRAINING)
         return asyncio.wrap_future(self._pool.submit(function, *args, **kwargs))
 
     async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -99,14 +99,14 @@ async def wait_until_done(future: asyncio.Future[R]) -> None:
 
 _NO_HARD_LINK_ERRORS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
 _ERROR_TEXTS = {
-    errno.ENOSPC: "the disk is full; free some space and go on, nothing recorded before is lost",
-    errno.EDQUOT: "the disk quota is used up; free some space and go on, nothing recorded before is lost",
-    errno.EIO: "the disk reports an error; check it before going on",
-    errno.EROFS: "the file system is read-only; make it writable or choose another directory",
-    errno.EACCES: "permission is denied; change the permissions or choose another directory",
-    errno.EPERM: "the operation is not permitted; change the permissions or choose another directory",
-    errno.ENOTDIR: "a part of the path is not a directory; choose another",
-    errno.EMFILE: "too many files are open; close some sessions or raise the limit",
+    errno.ENOSPC: "no space left on the device; free some space and retry (recorded data is safe)",
+    errno.EDQUOT: "disk quota exceeded; free some space and retry (recorded data is safe)",
+    errno.EIO: "input/output error; check the disk",
+    errno.EROFS: "read-only file system; make it writable or choose another directory",
+    errno.EACCES: "permission denied; change the permissions or choose another directory",
+    errno.EPERM: "operation not permitted; change the permissions or choose another directory",
+    errno.ENOTDIR: "not a directory; choose another path",
+    errno.EMFILE: "too many open files; close some sessions or raise the limit",
 }
 
 
@@ -224,6 +224,6 @@ class WriterLock:
         holder = os.read(fd, 32).strip().decode("ascii", "replace")
         who = "this process" if holder == str(os.getpid()) else f"process {holder}" if holder else "another process"
         return Precondition(
-            f"session {self._path.stem} is being written by {who}; wait for the end of its run, or branch from it",
+            f"session {self._path.stem} is locked by {who}; wait until its run ends, or branch from it",
             code=Code.LOCKED,
         )

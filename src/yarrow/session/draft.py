@@ -88,7 +88,7 @@ def _copy_line(entry: CopiedRecord, stream: BinaryIO) -> bytes:
     stream.seek(stored.offset)
     raw = stream.read(stored.length)
     if len(raw) != stored.length:
-        raise StorageError(f"{entry.path} shrank while it was copied; try again")
+        raise StorageError(f"{entry.path} was truncated during the copy; try again")
     if entry.value is stored.value or isinstance(entry.value, UnknownRecord) or isinstance(stored.value, UnknownRecord):
         return ensure_sealed(raw)
     return _edit_line(raw, stored.value, entry.value)

@@ -54,11 +54,11 @@ def read_head(path: Path) -> SessionHead:
             first = list(_read_first_records(stream))
             last = _read_last_records(stream, status.st_size)
     except FileNotFoundError:
-        raise NotFound(f"there is no session file {path}") from None
+        raise NotFound(f"session file {path} not found") from None
     except OSError as error:
-        raise StorageError(f"{path} cannot be read: {describe_os_error(error)}") from error
+        raise StorageError(f"cannot read {path}: {describe_os_error(error)}") from error
     if status.st_size == 0:
-        raise StorageError(f"{path}, line 1: the file is empty, so there is no session in it")
+        raise StorageError(f"{path} is empty and contains no session")
     header = next((record for record in first if isinstance(record, Header)), None) or make_default_header(
         path.stem, status.st_mtime, first[0] if first else None
     )

@@ -70,7 +70,7 @@ def _parse_record(line: bytes) -> Record | UnknownRecord:
     try:
         value: object = json.loads(line.decode(errors="replace"), strict=False)
     except ValueError:
-        raise ValueError("is not whole JSON") from None
+        raise ValueError("is not complete JSON") from None
     if not isinstance(value, dict):
         raise ValueError("is not a JSON object")  # noqa: TRY004 (the caller reports one kind of bad line)
     value = cast("dict[str, Any]", value)
@@ -200,7 +200,7 @@ def _decode_line(raw: bytes, *, ended: bool) -> tuple[Record | UnknownRecord | B
         pass
     try:
         if b"\0" in raw:
-            raise ValueError("is not whole JSON")
+            raise ValueError("is not complete JSON")
         return salvage_record(raw), sealed
     except ValueError as error:
         return BadLine(_describe_damage(raw, str(error), ended=ended)), False
@@ -208,7 +208,7 @@ def _decode_line(raw: bytes, *, ended: bool) -> tuple[Record | UnknownRecord | B
 
 def _describe_damage(raw: bytes, otherwise: str, *, ended: bool) -> str:
     if b"\0" in raw:
-        return "holds NUL bytes, as a crash of the machine leaves them"
+        return "contains NUL bytes, probably after a system crash"
     if raw.find(b'{"kind":"', 1) > 0:
-        return "holds two records"
-    return otherwise if ended else "is cut off"
+        return "contains two records"
+    return otherwise if ended else "is truncated"

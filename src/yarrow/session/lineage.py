@@ -29,8 +29,8 @@ from yarrow.session.record import (
 )
 from yarrow.session.state import SessionState, changes_prefix, fold_records, match_results
 
-OMITTED_SUMMARY_INTRODUCTION = "Summary of the messages that were left out of this session:\n\n"
-MERGED_SUMMARY_INTRODUCTION = "Summary of another session that was merged into this one:\n\n"
+OMITTED_SUMMARY_INTRODUCTION = "Summary of the messages omitted from this session:\n\n"
+MERGED_SUMMARY_INTRODUCTION = "Summary of the session merged into this one:\n\n"
 _PENDING_RECORDS = (Queued, Undelivered, PermissionAsked, PermissionAnswered)
 """Records of pending items; permission requests and answers belong to their own session."""
 MAX_IMPORTED_ID_CHARACTERS = 200
@@ -230,7 +230,7 @@ def _select_indices(messages: Sequence[Message], indices: Collection[int]) -> li
         if not 0 <= index < len(messages):
             raise InvalidArgument("indices", _describe_missing(index, len(messages)))
         if index in named:
-            raise InvalidArgument("indices", f"message {index} is there twice: choose each once")
+            raise InvalidArgument("indices", f"message {index} is listed twice: choose each once")
         named.add(index)
     calls = match_results(messages)
     asking = {calls[index].index if index in calls else index for index in named}
@@ -238,8 +238,8 @@ def _select_indices(messages: Sequence[Message], indices: Collection[int]) -> li
 
 
 def _describe_missing(index: int, total: int) -> str:
-    counted = f"they are counted 0 to {total - 1}" if total else "nothing was said yet"
-    return f"there is no message {index} in this session: {counted}"
+    counted = f"valid numbers are 0 to {total - 1}" if total else "it is empty"
+    return f"this session has no message {index}: {counted}"
 
 
 def _find_unchanged(source: StoredSession, chosen: Sequence[int]) -> range:
@@ -258,13 +258,13 @@ def _count_messages(values: Sequence[Record | UnknownRecord]) -> int:
 
 def _new_messages(current: StoredSession, other: StoredSession) -> list[tuple[StoredRecord, Message]]:
     if current.header.id == other.header.id:
-        raise InvalidArgument("other_session_id", f"{other.header.id} is this session: name another")
+        raise InvalidArgument("other_session_id", f"cannot merge {other.header.id} into itself: choose another session")
     ours, theirs = _messages(current), _messages(other)
     pairs = enumerate(zip(ours, theirs, strict=False))
     ends = min(len(ours), len(theirs))
     shared = next((at for at, ((_, own), (_, message)) in pairs if own.id != message.id), ends)
     if shared == len(theirs):
-        raise InvalidArgument("other_session_id", f"{other.header.id} has no message that is not in this session too")
+        raise InvalidArgument("other_session_id", f"{other.header.id} has no messages that this session lacks")
     return theirs[shared:]
 
 

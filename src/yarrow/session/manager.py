@@ -43,7 +43,7 @@ class SessionManager:
         Raises `InvalidArgument` if the id exists in any project, and `StorageError`.
         """
         if await self.find(header.id):
-            raise InvalidArgument("session_id", f"{header.id} exists already; resume it or choose another")
+            raise InvalidArgument("session_id", f"{header.id} already exists; resume it or choose another id")
         path = catalog.project_dir(self.root, header.cwd) / f"{header.id}.jsonl"
         return await SessionLog.create(path, header, sync=self._sync, disk=self._disk)
 
@@ -86,14 +86,14 @@ class SessionManager:
         """
         header = draft.header
         if await self.find(header.id):
-            raise InvalidArgument("session_id", f"{header.id} exists already; choose another")
+            raise InvalidArgument("session_id", f"{header.id} already exists; choose another id")
         path = catalog.project_dir(self.root, header.cwd) / f"{header.id}.jsonl"
         try:
             await self._disk.run(self._write_draft, path, draft, redactor)
         except FileExistsError:
-            raise InvalidArgument("session_id", f"{header.id} exists already; choose another") from None
+            raise InvalidArgument("session_id", f"{header.id} already exists; choose another id") from None
         except OSError as error:
-            raise StorageError(f"the session {path} cannot be made: {describe_os_error(error)}") from error
+            raise StorageError(f"cannot create the session {path}: {describe_os_error(error)}") from error
 
     async def make_root(self) -> Path:
         """Return the directory of all sessions, created if missing. Raises `StorageError`."""
@@ -124,7 +124,7 @@ class SessionManager:
         try:
             await self._disk.run(catalog.delete_session, self.root, session_id)
         except OSError as error:
-            raise StorageError(f"the session {session_id} cannot be deleted: {describe_os_error(error)}") from error
+            raise StorageError(f"cannot delete the session {session_id}: {describe_os_error(error)}") from error
 
     def close(self) -> None:
         """End the disk threads; call it after every log is closed."""
@@ -133,7 +133,7 @@ class SessionManager:
     async def _find_path(self, session_id: str) -> Path:
         path = await self.find(session_id)
         if path is None:
-            raise NotFound(f"there is no session {session_id!r}")
+            raise NotFound(f"no session {session_id!r}")
         return path
 
     def _write_draft(self, path: Path, draft: SessionDraft, redactor: Redactor) -> None:
@@ -154,4 +154,4 @@ class SessionManager:
         try:
             return await self._disk.run(function, *args, **kwargs)
         except OSError as error:
-            raise StorageError(f"the sessions in {self.root} cannot be read: {describe_os_error(error)}") from error
+            raise StorageError(f"cannot read the sessions in {self.root}: {describe_os_error(error)}") from error

@@ -26,7 +26,7 @@ class MemoryLog:
     async def acquire(self) -> bool:
         """Acquire the write lock; return False. Raises `Precondition` (LOCKED) if it is held."""
         if self._is_held:
-            raise Precondition(f"session {self._id} is being written by this process", code=Code.LOCKED)
+            raise Precondition(f"session {self._id} is locked by this process", code=Code.LOCKED)
         self._is_held = True
         return False
 

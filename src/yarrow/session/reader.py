@@ -53,17 +53,17 @@ class LoadReport(Struct, frozen=True):
 
     def warnings(self) -> tuple[str, ...]:
         """Return warnings for the user, as sentences; empty if there were no problems."""
-        sentences = [f"Line {line.line_number} of the session {line.reason}; it was skipped." for line in self.skipped]
+        sentences = [f"Line {line.line_number} of the session {line.reason} and was skipped." for line in self.skipped]
         if rest := self.skipped_count - len(self.skipped):
             sentences.append(f"{rest} more lines of the session were skipped.")
         if self.unsealed:
             lines = "1 line" if self.unsealed == 1 else f"{self.unsealed} lines"
-            sentences.append(f"{lines} of the session without a checksum: damage there would go unnoticed.")
+            sentences.append(f"{lines} of the session without a checksum: damage there cannot be detected.")
         if self.header:
             sentences.append(self.header)
         sentences += self.missing
         if rest := self.missing_count - len(self.missing):
-            sentences.append(f"{rest} more contents of the session are missing or damaged.")
+            sentences.append(f"{rest} more blobs of the session are missing or damaged.")
         return tuple(sentences)
 
 
@@ -95,9 +95,9 @@ def load_session(path: Path) -> StoredSession:
         with path.open("rb", buffering=READ_BUFFER_BYTES) as stream:
             return _read_session(path, stream)
     except FileNotFoundError:
-        raise NotFound(f"there is no session file {path}") from None
+        raise NotFound(f"session file {path} not found") from None
     except OSError as error:
-        raise StorageError(f"{path} cannot be read: {describe_os_error(error)}") from error
+        raise StorageError(f"cannot read {path}: {describe_os_error(error)}") from error
 
 
 def _read_session(path: Path, stream: BinaryIO) -> StoredSession:
@@ -126,19 +126,19 @@ def _read_session(path: Path, stream: BinaryIO) -> StoredSession:
             if complaints:
                 missing_count += len(complaints)
                 shown = complaints[: MAX_DESCRIBED_PROBLEMS - len(missing)]
-                missing += (f"A block in line {line.number} {each}." for each in shown)
+                missing += (f"A block on line {line.number} {each}." for each in shown)
     if header is None:
         if not records:
             raise _empty_error(path, skipped)
         header = make_default_header(path.stem, os.fstat(stream.fileno()).st_mtime, records[0].value)
-        header_complaint = "The session has no header: its directory, model and settings are not known."
+        header_complaint = "The session has no header: its directory, model and settings are unknown."
     report = LoadReport(tuple(skipped), skipped_count, unsealed, header_complaint, tuple(missing), missing_count)
     return StoredSession(path, header, tuple(records), report, stream.tell())
 
 
 def _empty_error(path: Path, skipped: list[SkippedLine]) -> StorageError:
     if not skipped:
-        return StorageError(f"{path}, line 1: the file is empty, so there is no session in it")
+        return StorageError(f"{path} is empty and contains no session")
     first = skipped[0]
     return StorageError(f"{path}, line {first.line_number} {first.reason}, and no other line can be read")
 

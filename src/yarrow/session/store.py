@@ -61,9 +61,9 @@ class SessionLog:
         try:
             await disk.run(create_file, disk.syscalls, path, line, sync=sync != "none")
         except FileExistsError:
-            raise InvalidArgument("session_id", f"{path.stem} exists already; resume it or choose another") from None
+            raise InvalidArgument("session_id", f"{path.stem} already exists; resume it or choose another id") from None
         except OSError as error:
-            raise StorageError(f"the session {path} cannot be made: {describe_os_error(error)}") from error
+            raise StorageError(f"cannot create the session {path}: {describe_os_error(error)}") from error
         return cls(path, sync=sync, disk=disk, seen=len(line))
 
     @classmethod
@@ -76,9 +76,9 @@ class SessionLog:
         try:
             status = await disk.run(path.stat)
         except FileNotFoundError:
-            raise NotFound(f"there is no session file {path}") from None
+            raise NotFound(f"session file {path} not found") from None
         except OSError as error:
-            raise StorageError(f"the session {path} cannot be opened: {describe_os_error(error)}") from error
+            raise StorageError(f"cannot open the session {path}: {describe_os_error(error)}") from error
         return cls(path, sync=sync, disk=disk, seen=status.st_size)
 
     @contextlib.asynccontextmanager
@@ -124,7 +124,7 @@ class SessionLog:
         """
         lines, blobs, longest = encode_with_blobs(records)
         if longest > MAX_LINE_BYTES:
-            raise LimitExceeded(f"a record of {longest} bytes is over the {MAX_LINE_BYTES} that a session takes")
+            raise LimitExceeded(f"a record of {longest} bytes exceeds the limit of {MAX_LINE_BYTES}")
         await self._commit(lines, blobs, sync=self._sync == "message")
 
     async def flush(self) -> None:
@@ -151,7 +151,7 @@ class SessionLog:
         try:
             self._writer_lock.acquire()
         except OSError as error:
-            raise StorageError(f"the session {self.path} cannot be locked: {describe_os_error(error)}") from error
+            raise StorageError(f"cannot lock the session {self.path}: {describe_os_error(error)}") from error
         try:
             return self._file.open()
         except StorageError:
@@ -288,7 +288,7 @@ class LogFile:
     def _storage_error(self, error: OSError) -> StorageError:
         message = f"{self._path}: {describe_os_error(error)}"
         if lines := self.unwritten.count(b"\n"):
-            message += f"; {lines} new lines are kept in memory and written first as soon as it can be"
+            message += f"; {lines} new lines stay in memory and are written on the next attempt"
         return StorageError(message)
 
 
@@ -318,7 +318,7 @@ class GroupCommit:
         batch = self._batch or _CommitBatch()
         size = sum(map(len, lines)) + sum(map(len, blobs.values()))
         if size and self._file.pending_bytes + batch.size + size > MAX_PENDING_BYTES:
-            raise LimitExceeded(f"{MAX_PENDING_BYTES} bytes wait for the disk already; the new lines are not kept")
+            raise LimitExceeded(f"{MAX_PENDING_BYTES} bytes already wait to be written; the new lines are dropped")
         self._batch = batch
         batch.lines += lines
         batch.blobs.update(blobs)

@@ -25,13 +25,13 @@ MAX_SNIFFED_BYTES = 4096
 """Bytes from the start that are inspected to identify an upload that is not a session."""
 
 _FILE_KINDS = (
-    (rb"\s*<(?:!doctype html|html|head|body|!--)", "an HTML page: export the session to a path that ends in .jsonl"),
+    (rb"\s*<(?:!doctype html|html|head|body|!--)", "an HTML page: export the session to a .jsonl file instead"),
     (rb"\xff\xfe|\xfe\xff", "text in UTF-16: save it as UTF-8"),
     (rb"\x1f\x8b|PK\x03\x04|\x28\xb5\x2f\xfd|BZh|\xfd7zXZ", "a compressed file: unpack it first"),
     (rb"(?s).*\x00", "a binary file"),
-    (rb"\s*\[", "one JSON array and not one JSON object on each line"),
-    (rb"\s*\{\s*\n", "JSON over several lines and not one JSON object on each line"),
-    (rb"\s*\{", "JSON lines of another program, or of a version that is not known here"),
+    (rb"\s*\[", "a JSON array instead of one JSON object per line"),
+    (rb"\s*\{\s*\n", "multi-line JSON instead of one JSON object per line"),
+    (rb"\s*\{", "JSON lines of another program or an unknown version"),
 )
 """Leading bytes of files that are not sessions, with a description."""
 
@@ -50,10 +50,10 @@ def export_lines(
         yield make_portable(_read_header_line(loaded), blob, redactor)
         for record, raw in zip(loaded.records, loaded.read_raw_lines(), strict=True):
             if len(raw) < record.length:
-                raise StorageError(f"{loaded.path} became shorter while it was read; try again")
+                raise StorageError(f"{loaded.path} was truncated while being read; try again")
             yield make_portable(raw, blob, redactor)
     except OSError as error:
-        raise StorageError(f"{loaded.path} cannot be read: {describe_os_error(error)}") from error
+        raise StorageError(f"cannot read {loaded.path}: {describe_os_error(error)}") from error
 
 
 class ImportSpool:
@@ -90,7 +90,7 @@ class ImportSpool:
         """Add the next bytes, split anywhere. Raises `LimitExceeded` beyond `MAX_IMPORT_BYTES`, and `StorageError`."""
         self._size += len(chunk)
         if self._size > MAX_IMPORT_BYTES:
-            raise LimitExceeded(f"an import takes {MAX_IMPORT_BYTES} bytes at most; leave out what is not needed")
+            raise LimitExceeded(f"the import exceeds the limit of {MAX_IMPORT_BYTES} bytes; remove what is not needed")
         try:
             self._stream.write(chunk)
         except OSError as error:
@@ -119,12 +119,12 @@ class ImportSpool:
         with self._path.open("rb") as stream:
             start = stream.read(MAX_SNIFFED_BYTES).removeprefix(b"\xef\xbb\xbf")
         if not start.strip():
-            return "what was sent is empty"
+            return "the data is empty"
         kinds = (name for pattern, name in _FILE_KINDS if re.match(pattern, start, re.IGNORECASE))
-        return f"what was sent is no exported session but {next(kinds, 'some other text')}"
+        return f"the data is not an exported session but {next(kinds, 'some other text')}"
 
     def _storage_error(self, error: OSError) -> StorageError:
-        return StorageError(f"the import cannot be kept in {self._path.parent}: {describe_os_error(error)}")
+        return StorageError(f"cannot save the import in {self._path.parent}: {describe_os_error(error)}")
 
 
 def _read_header_line(loaded: StoredSession) -> bytes:

@@ -58,7 +58,7 @@ class BlockRenderer:
             case Image():
                 return render_image(block)
             case Opaque():
-                return render_note(f"A block that only its provider can read: {format_size(block.data)}.")
+                return render_note(f"Opaque provider data: {format_size(block.data)}.")
             case _:
                 assert_never(block)
 
@@ -88,17 +88,17 @@ class BlockRenderer:
 
     def _render_thinking(self, thinking: Thinking) -> Html:
         if not thinking.text.strip():
-            return render_note("Thinking that the provider keeps to itself.")
+            return render_note("Thinking hidden by the provider.")
         return details_element(
             make_label("Thinking", format_size(thinking.text)), self.render_prose(thinking.text), class_="thinking"
         )
 
     def _render_call(self, call: ToolCall) -> Html:
         summary = join_html(
-            (element("span", escape(f"Calls {shorten(call.name)}"), class_="tool-name"), self._render_gist(call))
+            (element("span", escape(f"Call: {shorten(call.name)}"), class_="tool-name"), self._render_gist(call))
         )
         if call.invalid_arguments:
-            told = render_note("The model wrote arguments that are no JSON object; the call was not run.")
+            told = render_note("The arguments are not a JSON object; the call was not run.")
             return details_element(summary, told, render_plain(call.invalid_arguments), class_="call")
         arguments = self._decode_arguments(call)
         if arguments is None:
@@ -150,9 +150,7 @@ def render_image(block: Image) -> Html:
         data = b""
     known = data.startswith(_SIGNATURES.get(block.media_type, ()))
     if not known or (block.media_type == "image/webp" and data[8:12] != b"WEBP"):
-        return render_note(
-            f"An image that cannot be shown: {shorten(block.media_type)}, {len(block.data):,} characters."
-        )
+        return render_note(f"Image not shown: {shorten(block.media_type)}, {len(block.data):,} characters.")
     kind = block.media_type.removeprefix("image/").upper()
     source = f"data:{block.media_type};base64,{block.data}"
     return element("p", void_element("img", alt=f"{kind} image, {len(data):,} bytes", src=source), class_="image")
@@ -163,8 +161,8 @@ def format_tokens(usage: Usage) -> str:
     parts = (
         (usage.input, "in"),
         (usage.output, "out"),
-        (usage.cache_read, "from cache"),
-        (usage.cache_write, "to cache"),
+        (usage.cache_read, "cache read"),
+        (usage.cache_write, "cache write"),
     )
     return ", ".join(f"{number:,} {where}" for number, where in parts if number)
 

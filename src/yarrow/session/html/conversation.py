@@ -43,10 +43,10 @@ _ANSWER_LABELS = {
 }
 _DECIDER_LABELS = {
     "person": "the user",
-    "nobody": "default, no client could answer",
-    "timeout": "default, not answered in time",
-    "abort": "default, the run was stopped",
-    "restart": "default, the service restarted",
+    "nobody": "default (no client could answer)",
+    "timeout": "default (not answered in time)",
+    "abort": "default (run interrupted)",
+    "restart": "default (service restarted)",
 }
 
 
@@ -82,15 +82,15 @@ class ConversationRenderer:
             case PermissionAnswered():
                 return self._render_decision(record)
             case Header():
-                return render_note("A second header, which says nothing here.")
+                return render_note("A second header; ignored.")
             case UnknownRecord():
-                return render_note(f"A record of the kind “{shorten(record.kind)}”, which this version cannot show.")
+                return render_note(f"Unknown record kind “{shorten(record.kind)}”.")
             case _:
                 assert_never(record)
 
     def render_pending(self) -> Html:
         """Return the queued messages and the pending permission requests."""
-        texts = [self._render_queued(queued, "Waits for its delivery") for queued in self._waiting.values()]
+        texts = [self._render_queued(queued, "Queued") for queued in self._waiting.values()]
         return join_html(
             [
                 *texts,
@@ -103,7 +103,7 @@ class ConversationRenderer:
 
     def _render_decision(self, answered: PermissionAnswered) -> Html:
         asked = self._asked.pop(answered.id, None)
-        about = self._describe_request(asked) if asked else "a call that is not in this file"
+        about = self._describe_request(asked) if asked else "a call missing from this file"
         said = f" “{shorten(answered.text)}”" if answered.text else ""
         return render_note(f"{_ANSWER_LABELS[answered.answer]} by {_DECIDER_LABELS[answered.by]}: {about}{said}")
 
@@ -157,7 +157,7 @@ class ConversationRenderer:
         bar = element(
             "header", title, element("span", escape(figures), class_="size"), time_element(compaction.timestamp)
         )
-        parts = [bar, render_note("From here on the model was given this summary in place of what is above.")]
+        parts = [bar, render_note("From here on, this summary replaced the conversation above for the model.")]
         parts.append(
             details_element(
                 escape("Summary"), self._blocks.render_prose(compaction.summary), class_="summary", is_open=True
@@ -173,11 +173,7 @@ class ConversationRenderer:
 
     def _render_undelivered(self, record: Undelivered) -> Html:
         queued = self._waiting.pop(record.id, None)
-        return (
-            self._render_queued(queued, "Handed back, not delivered")
-            if queued
-            else render_note("A waiting text was handed back.")
-        )
+        return self._render_queued(queued, "Not sent") if queued else render_note("A queued text was not sent.")
 
     def _render_queued(self, queued: Queued, fate: str) -> Html:
         mode = "Steer" if queued.mode == "steer" else "Follow-up"
@@ -199,7 +195,7 @@ def _render_header(message: Message, who: str, anchor: str) -> Html:
 def _render_footer(message: Message) -> Html:
     parts: list[Html] = []
     if message.incomplete:
-        parts.append(element("span", escape("Incomplete: cut by a failure or an abort"), class_="mark"))
+        parts.append(element("span", escape("Incomplete: interrupted or failed"), class_="mark"))
     if message.stop_reason not in UNMARKED_STOP_REASONS:
         parts.append(element("span", escape(f"Stopped: {message.stop_reason.replace('_', ' ')}"), class_="mark"))
     used = format_tokens(message.usage) if message.usage else ""

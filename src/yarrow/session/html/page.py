@@ -34,7 +34,7 @@ MAX_ANCESTORS = 100
 MAX_RELATED_SESSIONS = 500
 """Maximum related sessions shown; the rest are counted."""
 EMPTY_TITLE = "no text yet"
-HIDDEN_TITLE = "it begins with other words"
+HIDDEN_TITLE = "starts with other messages"
 """Title of a related session whose first words are not on the page."""
 
 
@@ -68,9 +68,9 @@ def find_related_sessions(loaded: StoredSession, heads: Sequence[SessionHead]) -
     taken = {header.id, *(one.id for one in above)}
     rows += [_row(one, said, indent=level) for one, level in _walk_descendants((header.id, len(above)), heads, taken)]
     beside = (
-        *_with_note(known, header.forked_from, "this one is its fork"),
-        *_with_note(known, header.merged_from, "merged into this one"),
-        *((head, "a fork of this one") for head in heads if head.header.forked_from == header.id),
+        *_with_note(known, header.forked_from, "this session is its fork"),
+        *_with_note(known, header.merged_from, "merged into this session"),
+        *((head, "fork of this session") for head in heads if head.header.forked_from == header.id),
     )
     rows += [_row(head, said, note=note) for head, note in beside if head.id not in taken]
     return rows if len(rows) > 1 else []
@@ -207,14 +207,14 @@ def render_metadata(header: Header, messages: Sequence[Message]) -> Html:
         ("Thinking", escape(header.thinking)),
         ("Directory", element("code", escape(header.cwd)) if header.cwd else Html("")),
         ("Started", time_element(header.created_at)),
-        ("Last record", time_element(header.updated_at)),
+        ("Last activity", time_element(header.updated_at)),
         ("Messages", escape(f"{len(messages):,}")),
         ("Tokens", escape(format_tokens(usage))),
         ("Branched from", escape(header.parent_id or "")),
         ("Forked from", escape(header.forked_from or "")),
         ("Merged from", escape(header.merged_from or "")),
         ("Imported from", escape(header.imported_from or "")),
-        ("Dry run", escape("yes: nothing was changed" if header.dry_run else "")),
+        ("Dry run", escape("yes (nothing was changed)" if header.dry_run else "")),
     )
     pairs = (element("div", element("dt", escape(name)), element("dd", value)) for name, value in known if value)
     return element("dl", *pairs, class_="facts")
@@ -239,7 +239,7 @@ def render_tree(relatives: Sequence[RelatedSession]) -> Html:
     rows = join_html(_render_rows(relatives[:MAX_RELATED_SESSIONS]))
     if rest := len(relatives[MAX_RELATED_SESSIONS:]):
         rows = join_html((rows, element("p", escape(f"and {rest:,} more"))))
-    heading = "Sessions it came from and those made of it"
+    heading = "Related sessions"
     if len(relatives) > MAX_OPEN_SESSIONS:
         rows = details_element(make_label(heading, f"{len(relatives):,} sessions"), rows, class_="relatives")
     else:

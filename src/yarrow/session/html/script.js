@@ -11,8 +11,8 @@ if (folds.length > 0) {
     button.addEventListener("click", () => folds.forEach((fold, index) => { fold.open = isOpen(index); }));
     bar.append(button);
   };
-  add("Unfold all", () => true);
-  add("Fold all", () => false);
-  add("As it was", (index) => openedAtFirst[index]);
+  add("Expand all", () => true);
+  add("Collapse all", () => false);
+  add("Reset", (index) => openedAtFirst[index]);
   document.querySelector("main h2").after(bar);
 }
