@@ -245,14 +245,14 @@ def test_a_file_names_them_apart(place: Place) -> None:
 def test_what_stands_before_a_slash_is_a_provider_unless_one_is_named(place: Place) -> None:
     place.overrides = {"model": "nope/x"}
     assert place.refusal() == (
-        f"--model: 'nope' in 'nope/x' is no provider; the choices are {IDS}; "
-        "if the model's own name holds the slash, name its provider: --provider ID"
+        f"--model: 'nope' in 'nope/x' is not a provider; the choices are {IDS}. "
+        "If the model's own name contains the slash, add --provider ID"
     )
     place.overrides = {"model": "nope/x", "provider": "ollama"}
     place.load().check_providers()
     place.overrides = {}
     place.environment = {"YARROW_MODEL": "nope/x"}
-    assert place.refusal().startswith("YARROW_MODEL: 'nope' in 'nope/x' is no provider")
+    assert place.refusal().startswith("YARROW_MODEL: 'nope' in 'nope/x' is not a provider")
     place.user({"providers": {"work": {"type": "openai"}}})
     place.load().check_providers()
     place.user({"model": "nope/x"})
@@ -330,7 +330,7 @@ def test_another_directory_or_file_may_be_the_users(place: Place) -> None:
 def test_a_named_file_must_exist(place: Place) -> None:
     missing = place.home / "missing.json"
     place.environment = {"YARROW_CONFIG": str(missing)}
-    assert place.refusal() == "~/missing.json: there is no such file; YARROW_CONFIG names it"
+    assert place.refusal() == "~/missing.json: no such file; correct or unset YARROW_CONFIG"
 
 
 # ---- trust ----
@@ -363,7 +363,7 @@ def test_a_projects_file_sets_only_what_is_harmless(place: Place) -> None:
     (notice,) = loaded.notices
     assert notice == (
         "~/code/project/.yarrow/config.json is not trusted, so provider, model, providers, sessionDir, maxTurns "
-        "are ignored there; yarrow trust shows what it would change, and grants it"
+        "are ignored there; run `yarrow trust` to review and trust it"
     )
 
 
@@ -414,7 +414,7 @@ def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> 
         ('{"MaxTurns": 1}', ":1: unknown key 'MaxTurns'; did you mean 'maxTurns'?"),
         (
             '{"bash": {\n"shell": 1}}',
-            ":2: unknown key 'shell' in bash; the keys here are passEnvironment, timeout",
+            ":2: unknown key 'shell' in bash; valid keys are passEnvironment, timeout",
         ),
         (
             '{"providers": {"a": {},\n "work": {"type":"openai",\n "baseURL": ""}}}',
@@ -436,46 +436,46 @@ def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> 
                 "openai, scripted"
             ),
         ),
-        ('{"maxTurns": "200"}', ":1: maxTurns: expected a whole number, found the text '200'"),
-        ('{"maxTurns": 1.5}', ":1: maxTurns: expected a whole number, found the number 1.5"),
-        ('{"maxTurns": true}', ":1: maxTurns: expected a whole number, found true"),
+        ('{"maxTurns": "200"}', ":1: maxTurns: expected an integer, found the string '200'"),
+        ('{"maxTurns": 1.5}', ":1: maxTurns: expected an integer, found the number 1.5"),
+        ('{"maxTurns": true}', ":1: maxTurns: expected an integer, found true"),
         ('{"dryRun": null}', ":1: dryRun: expected true or false, found null"),
         ('{"dryRun": false, "bash": {"timeout": false}}', ":1: bash.timeout: expected a number, found false"),
-        ('{"model": ["a"]}', ":1: model: expected a text, found a list"),
-        ('{"model": {}}', ":1: model: expected a text, found an object"),
+        ('{"model": ["a"]}', ":1: model: expected a string, found a list"),
+        ('{"model": {}}', ":1: model: expected a string, found an object"),
         ('{"compaction": true}', ":1: compaction: expected an object, found true"),
         (
             '{"workspace": {"extra": ["/a",\n\n "/b", 7]}}',
-            ":3: workspace.extra[2]: expected a text, found the number 7",
+            ":3: workspace.extra[2]: expected a string, found the number 7",
         ),
-        ('{"workspace": {"extra": "/a"}}', ":1: workspace.extra: expected a list, found a text"),
+        ('{"workspace": {"extra": "/a"}}', ":1: workspace.extra: expected a list, found a string"),
         (
             '{"providers": {"openai": {"temperature": "hot"}}}',
-            ":1: providers.openai.temperature: expected a number, found the text 'hot'",
+            ":1: providers.openai.temperature: expected a number, found the string 'hot'",
         ),
         (
             '{"compaction":\n {"reserveTokens": -1}}',
-            ":2: compaction.reserveTokens must lie between 0 and 2147483647, and is -1",
+            ":2: compaction.reserveTokens must be between 0 and 2147483647, not -1",
         ),
-        ('{"service": {"streams": 0}}', ":1: service.streams must lie between 1 and 2147483647, and is 0"),
-        ('{"service": {"idleSeconds": 0}}', ":1: service.idleSeconds must lie between 1 and 2147483647, and is 0"),
-        ('{"maxTurns": 2147483648}', ":1: maxTurns must lie between 0 and 2147483647, and is 2147483648"),
-        ('{"bash": {"timeout": 1' + "0" * 400 + "}}", ":1: bash.timeout must lie between 0 and 2147483647"),
+        ('{"service": {"streams": 0}}', ":1: service.streams must be between 1 and 2147483647, not 0"),
+        ('{"service": {"idleSeconds": 0}}', ":1: service.idleSeconds must be between 1 and 2147483647, not 0"),
+        ('{"maxTurns": 2147483648}', ":1: maxTurns must be between 0 and 2147483647, not 2147483648"),
+        ('{"bash": {"timeout": 1' + "0" * 400 + "}}", ":1: bash.timeout must be between 0 and 2147483647"),
         (
             '{"providers": {"openai": {"baseUrl": "localhost:8080"}}}',
-            ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host, and is 'localhost:8080'",
+            ":1: providers.openai.baseUrl must be an http:// or https:// URL with a host, not 'localhost:8080'",
         ),
         (
             '{"providers": {"openai": {"baseUrl": "file:///etc"}}}',
-            ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host, and is 'file:///etc'",
+            ":1: providers.openai.baseUrl must be an http:// or https:// URL with a host, not 'file:///etc'",
         ),
         (
             '{"providers": {"openai": {"baseUrl": "http://"}}}',
-            ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host, and is 'http://'",
+            ":1: providers.openai.baseUrl must be an http:// or https:// URL with a host, not 'http://'",
         ),
         (
             '{"providers": {"openai": {"baseUrl": "http://a b"}}}',
-            ":1: providers.openai.baseUrl must begin with http:// or https:// and name a host, and is 'http://a b'",
+            ":1: providers.openai.baseUrl must be an http:// or https:// URL with a host, not 'http://a b'",
         ),
         (
             '{"providers": {"ollama": {"baseUrl": "http://h/v1?api-version=1"}}}',
@@ -497,8 +497,8 @@ def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> 
             '{"providers": {\n"mine": {}}}',
             ":2: providers.mine needs a type, one of ollama, llamacpp, openai, messages, gemini, local, scripted",
         ),
-        ("[" * 100_000, ": it is nested too deeply"),
-        ("[]", ":1: it must hold one JSON object, such as {}"),
+        ("[" * 100_000, ": nested too deeply"),
+        ("[]", ":1: must contain one JSON object, such as {}"),
     ],
 )
 def test_a_mistake_is_told_with_its_place_and_what_is_right(place: Place, text: str, message: str) -> None:
@@ -520,9 +520,9 @@ def test_what_is_not_json_is_told_with_line_and_column(place: Place, text: str, 
     place.user(text)
     message = place.refusal()
     assert message.startswith(f"~/.yarrow/config.json{place_in_file}")
-    assert ": it is not JSON: " in message
-    assert message.endswith("; a comment begins with //") == ("#" in text)
-    assert message.endswith("; this comment has no end") == ("/*" in text)
+    assert ": invalid JSON: " in message
+    assert message.endswith("; start comments with //") == ("#" in text)
+    assert message.endswith("; unterminated comment") == ("/*" in text)
 
 
 @pytest.mark.parametrize("text", [b"", b" \n", b"\xef\xbb\xbf", b"// nothing yet\n"])
@@ -536,15 +536,15 @@ def test_a_file_without_anything_in_it_sets_nothing(place: Place, text: bytes) -
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"maxTurns": 1,,}', ":1:16: it is not JSON: a key in double quotes, or }, must stand here"),
-        ('{"model" "m"}', ":1:10: it is not JSON: a : must stand here"),
-        ('{"model": }', ":1:11: it is not JSON: a value must stand here"),
-        ('{"model": "x"', ":1:14: it is not JSON: a , or the end of the object or list must stand here"),
-        ('{"model": "m"} {', ":1:16: it is not JSON: nothing may follow what ends before"),
-        ('{"model": "x', ":1:11: it is not JSON: this text has no end"),
-        ('{"model": "a\tb"}', ":1:13: it is not JSON: a line end or a tab in a text is written \\n or \\t"),
-        ('{"model": "\\x"}', ":1:12: it is not JSON: no character is written like this; a \\ is written \\\\"),
-        ("{'model': 1}", ":1:2: it is not JSON: a key in double quotes, or }, must stand here"),
+        ('{"maxTurns": 1,,}', ":1:16: invalid JSON: expected a key in double quotes or }"),
+        ('{"model" "m"}', ":1:10: invalid JSON: expected :"),
+        ('{"model": }', ":1:11: invalid JSON: expected a value"),
+        ('{"model": "x"', ":1:14: invalid JSON: expected , or the end of the object or list"),
+        ('{"model": "m"} {', ":1:16: invalid JSON: unexpected text after the end"),
+        ('{"model": "x', ":1:11: invalid JSON: unterminated string"),
+        ('{"model": "a\tb"}', ":1:13: invalid JSON: write a line feed or tab in a string as \\n or \\t"),
+        ('{"model": "\\x"}', ":1:12: invalid JSON: invalid escape sequence; write a \\ as \\\\"),
+        ("{'model': 1}", ":1:2: invalid JSON: expected a key in double quotes or }"),
     ],
 )
 def test_what_is_not_json_is_told_in_words_of_our_own(place: Place, text: str, message: str) -> None:
@@ -554,7 +554,7 @@ def test_what_is_not_json_is_told_in_words_of_our_own(place: Place, text: str, m
 
 def test_what_only_some_readers_take_for_json(place: Place) -> None:
     place.user('{"maxTurns": NaN}')
-    assert place.refusal().startswith("~/.yarrow/config.json: it is not JSON: ")
+    assert place.refusal().startswith("~/.yarrow/config.json: invalid JSON: ")
 
 
 def test_a_mistake_in_a_projects_file_is_told_too(place: Place) -> None:
@@ -563,7 +563,7 @@ def test_a_mistake_in_a_projects_file_is_told_too(place: Place) -> None:
         "~/code/project/.yarrow/config.json:1: compaction: expected an object, found the number 1"
     )
     place.projects('{"providers": ')
-    assert place.refusal().startswith("~/code/project/.yarrow/config.json:1:15: it is not JSON: ")
+    assert place.refusal().startswith("~/code/project/.yarrow/config.json:1:15: invalid JSON: ")
 
 
 def test_a_mistake_in_what_is_ignored_anyway_stops_nobody(place: Place) -> None:
@@ -588,42 +588,42 @@ def test_a_password_in_an_address_that_cannot_be_one_is_not_told(place: Place) -
 
 def test_a_long_text_in_the_place_of_a_number_is_not_told(place: Place) -> None:
     place.user({"maxTurns": "sk-verysecretkey0123456789"})
-    assert place.refusal().endswith("maxTurns: expected a whole number, found a text")
+    assert place.refusal().endswith("maxTurns: expected an integer, found a string")
 
 
 def test_bytes_that_are_no_text(place: Place) -> None:
     place.user(b'{\n"model": "\xff"}')
-    assert place.refusal() == "~/.yarrow/config.json:2: it is not UTF-8 text: byte 0xff cannot stand here"
+    assert place.refusal() == "~/.yarrow/config.json:2: not valid UTF-8: unexpected byte 0xff"
 
 
 def test_a_directory_in_the_place_of_the_file(place: Place) -> None:
     (place.home / ".yarrow" / "config.json").mkdir(parents=True)
-    assert place.refusal() == "~/.yarrow/config.json: it must be a file, and is a directory"
+    assert place.refusal() == "~/.yarrow/config.json: must be a regular file, not a directory"
 
 
 def test_a_pipe_in_the_place_of_a_projects_file_does_not_hang(place: Place) -> None:
     (place.project / ".yarrow").mkdir()
     os.mkfifo(place.project / ".yarrow" / "config.json")
-    assert place.refusal() == "~/code/project/.yarrow/config.json: it must be a file, and is something else"
+    assert place.refusal() == "~/code/project/.yarrow/config.json: must be a regular file, not a special file"
 
 
 def test_a_link_that_leads_to_itself(place: Place) -> None:
     path = place.user({})
     path.unlink()
     path.symlink_to(path)
-    assert place.refusal().startswith("~/.yarrow/config.json: it cannot be read: ")
+    assert place.refusal().startswith("~/.yarrow/config.json: cannot read the file: ")
 
 
 def test_a_file_that_is_too_large(place: Place) -> None:
     place.user('{"model": "' + "x" * (1 << 20) + '"}')
-    assert place.refusal() == "~/.yarrow/config.json: it has 1048589 bytes; at most 1048576 are read"
+    assert place.refusal() == "~/.yarrow/config.json: 1048589 bytes exceed the limit of 1048576"
 
 
 def test_a_wrong_variable_is_told_by_its_name(place: Place) -> None:
     place.environment = {"YARROW_MAX_TURNS": "many"}
-    assert place.refusal() == "YARROW_MAX_TURNS: maxTurns: expected a whole number, found the text 'many'"
+    assert place.refusal() == "YARROW_MAX_TURNS: maxTurns: expected an integer, found the string 'many'"
     place.environment = {"YARROW_DRY_RUN": "perhaps"}
-    assert place.refusal() == "YARROW_DRY_RUN: dryRun: expected true or false, found the text 'perhaps'"
+    assert place.refusal() == "YARROW_DRY_RUN: dryRun: expected true or false, found the string 'perhaps'"
     place.environment = {"YARROW_THINKING": "hi"}
     assert place.refusal().startswith("YARROW_THINKING: thinking cannot be 'hi'; ")
     place.environment = {"YARROW_PROVIDER": "opnai"}
@@ -634,7 +634,7 @@ def test_a_wrong_flag_is_told_by_its_name(place: Place) -> None:
     place.overrides = {"provider": "opnai"}
     assert place.refusal() == f"--provider: provider 'opnai' is not configured; the choices are {IDS}"
     place.overrides = {"sessionDir": 5}
-    assert place.refusal() == "--session-dir: sessionDir: expected a text, found the number 5"
+    assert place.refusal() == "--session-dir: sessionDir: expected a string, found the number 5"
 
 
 def test_a_misspelt_variable_is_noticed_and_others_are_left_alone(place: Place) -> None:
@@ -733,7 +733,7 @@ def test_a_line_is_the_line_of_the_key(tmp_path_factory: pytest.TempPathFactory,
 )
 def test_a_path_below_the_home_of_somebody_unknown(place: Place, settings: dict[str, Any], key: str) -> None:
     place.user(settings)
-    told = "is '~nouser/x', but there is no home directory ~nouser; write the whole path, or ./~nouser/x"
+    told = "is '~nouser/x': no home directory ~nouser; use the full path or ./~nouser/x"
     assert place.refusal() == f"~/.yarrow/config.json:1: {key} {told}"
 
 
@@ -744,10 +744,10 @@ def test_a_sign_that_means_no_home_is_left_alone(place: Place) -> None:
 
 def test_a_text_that_is_not_utf8(place: Place) -> None:
     place.environment = {"YARROW_MODEL": "caf\udce9"}
-    assert place.refusal() == r"YARROW_MODEL: model is 'caf\udce9', which is not UTF-8; write it in UTF-8"
+    assert place.refusal() == r"YARROW_MODEL: model: 'caf\udce9' is not valid UTF-8; save it as UTF-8"
     place.environment = {}
     place.overrides = {"sessionDir": "caf\udce9"}
-    assert place.refusal().startswith("--session-dir: sessionDir is")
+    assert place.refusal().startswith("--session-dir: sessionDir: ")
 
 
 def test_a_built_in_id_before_a_model_names_its_provider(tmp_path: Path) -> None:
@@ -770,7 +770,7 @@ def test_a_project_only_tightens_permissions(place: Place) -> None:
     assert permissions.rules == {"bash": "deny", "write": "deny", "edit": "auto", "grep": "ask"}
     assert (permissions.mode, permissions.always, permissions.timeout) == ("deny", (), 600.0)
     (notice,) = loaded.notices
-    assert "can only tighten" in notice
+    assert "can only restrict" in notice
     for ignored in ("always", "timeout", "mode", "rules.write", "rules.read"):
         assert f"permissions.{ignored}" in notice
 
@@ -778,7 +778,7 @@ def test_a_project_only_tightens_permissions(place: Place) -> None:
 @pytest.mark.parametrize("rule", ["bash(ls", "(ls)", "ba)sh", "", "bash(ls) x"])
 def test_a_rule_that_could_match_nothing_is_refused(place: Place, rule: str) -> None:
     place.user({"permissions": {"rules": {rule: "deny"}}})
-    with pytest.raises(ConfigError, match="is neither tool nor"):
+    with pytest.raises(ConfigError, match="use tool or"):
         place.load()
 
 

@@ -18,14 +18,14 @@ MAX_CONFIG_FILE_BYTES = 1 << 20
 """Maximum bytes of a configuration file and of the trust store; larger ones are rejected."""
 
 SYNTAX_HINTS = {
-    "Expecting property name": "a key in double quotes, or }, must stand here",
-    "Expecting ':'": "a : must stand here",
-    "Expecting ','": "a , or the end of the object or list must stand here",
-    "Expecting value": "a value must stand here",
-    "Extra data": "nothing may follow what ends before",
-    "Unterminated string": "this text has no end",
-    "Invalid control character": r"a line end or a tab in a text is written \n or \t",
-    "Invalid \\": r"no character is written like this; a \ is written \\",
+    "Expecting property name": "expected a key in double quotes or }",
+    "Expecting ':'": "expected :",
+    "Expecting ','": "expected , or the end of the object or list",
+    "Expecting value": "expected a value",
+    "Extra data": "unexpected text after the end",
+    "Unterminated string": "unterminated string",
+    "Invalid control character": r"write a line feed or tab in a string as \n or \t",
+    "Invalid \\": r"invalid escape sequence; write a \ as \\",
 }
 """Explanations of JSON syntax errors, by the beginning of the decoder's message."""
 
@@ -88,7 +88,7 @@ def read_file(path: Path, home: Path, *, required: bool = False) -> FileLayer | 
     label = format_label(path, home)
     data = read_bytes(path, label)
     if data is None and required:
-        raise ConfigError(f"{label}: there is no such file; YARROW_CONFIG names it")
+        raise ConfigError(f"{label}: no such file; correct or unset YARROW_CONFIG")
     return None if data is None else decode_settings(data, label)
 
 
@@ -97,15 +97,15 @@ def read_bytes(path: Path, label: str) -> bytes | None:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise ConfigError(f"{label}: it must be a file, and is {_describe_kind(status.st_mode)}")
+            raise ConfigError(f"{label}: must be a regular file, not {_describe_kind(status.st_mode)}")
         with path.open("rb") as file:
             data = file.read(MAX_CONFIG_FILE_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise ConfigError(f"{label}: it cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{label}: cannot read the file: {error.strerror}") from None
     if len(data) > MAX_CONFIG_FILE_BYTES:
-        raise ConfigError(f"{label}: it has {status.st_size} bytes; at most {MAX_CONFIG_FILE_BYTES} are read")
+        raise ConfigError(f"{label}: {status.st_size} bytes exceed the limit of {MAX_CONFIG_FILE_BYTES}")
     return data
 
 
@@ -116,12 +116,10 @@ def decode_settings(data: bytes, label: str) -> FileLayer:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(
-            f"{label}:{line}: it is not UTF-8 text: byte {data[error.start]:#04x} cannot stand here"
-        ) from None
+        raise ConfigError(f"{label}:{line}: not valid UTF-8: unexpected byte {data[error.start]:#04x}") from None
     text, values = _parse(text, label)
     if not isinstance(values, dict):
-        raise ConfigError(f"{label}:1: it must hold one JSON object, such as {{}}")
+        raise ConfigError(f"{label}:1: must contain one JSON object, such as {{}}")
     settings = cast("dict[str, Any]", values)
     if isinstance(settings.get("$schema"), str):
         # Meant for editors.
@@ -148,7 +146,7 @@ def _parse(text: str, label: str) -> tuple[str, Any]:
 
 
 def _describe_kind(mode: int) -> str:
-    return "a directory" if stat.S_ISDIR(mode) else "something else"
+    return "a directory" if stat.S_ISDIR(mode) else "a special file"
 
 
 def _explain_syntax(text: str, label: str, message: str) -> str:
@@ -160,10 +158,10 @@ def _explain_syntax(text: str, label: str, message: str) -> str:
         json.loads(text)
     except json.JSONDecodeError as error:
         rest = text[error.pos :].lstrip()
-        hint = "; a comment begins with //" if rest.startswith("#") else ""
-        hint = "; this comment has no end" if rest.startswith("/*") else hint
+        hint = "; start comments with //" if rest.startswith("#") else ""
+        hint = "; unterminated comment" if rest.startswith("/*") else hint
         said = next((words for begin, words in SYNTAX_HINTS.items() if error.msg.startswith(begin)), error.msg)
-        return f"{label}:{error.lineno}:{error.colno}: it is not JSON: {said}{hint}"
+        return f"{label}:{error.lineno}:{error.colno}: invalid JSON: {said}{hint}"
     except RecursionError:
-        return f"{label}: it is nested too deeply"
-    return f"{label}: it is not JSON: {message}"
+        return f"{label}: nested too deeply"
+    return f"{label}: invalid JSON: {message}"

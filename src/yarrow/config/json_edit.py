@@ -42,13 +42,13 @@ def change_file(path: Path, change: Callable[[str], str]) -> None:
             new = change(text)
             encoded = (mark + new).encode()
             if len(encoded) > MAX_CONFIG_FILE_BYTES:
-                raise StorageError(f"{label} is full; take out of it what is not needed")
+                raise StorageError(f"{label} would exceed {MAX_CONFIG_FILE_BYTES} bytes: remove what is not needed")
             check_layer(decode_settings(encoded, label))
             if new != text:
                 replace_file(target, encoded, mode=mode)
     except (OSError, RuntimeError) as error:  # a symlink loop is a RuntimeError
         reason = error.strerror if isinstance(error, OSError) else error
-        raise StorageError(f"{label} cannot be written: {reason}; nothing was kept") from None
+        raise StorageError(f"cannot write {label}: {reason}; nothing was saved") from None
 
 
 def set_value(text: str, path: Sequence[str], value: Any) -> str:
@@ -121,7 +121,7 @@ def _get_mode(path: Path, label: str) -> int:
     except FileNotFoundError:
         return 0o600
     if not stat.S_ISREG(status.st_mode) or not system.is_owned(status):
-        raise StorageError(f"{label} is not a file of yours; nothing was kept")
+        raise StorageError(f"{label} is not a regular file that you own; nothing was saved")
     return stat.S_IMODE(status.st_mode)
 
 

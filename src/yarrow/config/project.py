@@ -103,7 +103,7 @@ def apply_project(project: ProjectFile, below: Mapping[str, Any]) -> AppliedProj
     if not ignored:
         return applied
     layer = applied.layer
-    notice = f"{layer.label} is a project's file and can only tighten, so {_format_ignored(ignored)} there"
+    notice = f"{layer.label} is a project's file and can only restrict, so {_format_ignored(ignored)} there"
     return AppliedProject(FileLayer(layer.label, layer.text, kept), (*applied.notices, notice))
 
 
@@ -112,7 +112,7 @@ def _apply_trusted(project: ProjectFile) -> AppliedProject:
     check_layer(layer)
     denied = list_user_only(layer.values)
     values = _remove(layer.values, denied)
-    notice = f"{layer.label} is a project's file, so {_format_ignored(denied)} there: only your own file may set that"
+    notice = f"{layer.label} is a project's file, so {_format_ignored(denied)} there; set such keys in your own file"
     return AppliedProject(FileLayer(layer.label, layer.text, values), (notice,) if denied else ())
 
 
@@ -129,7 +129,7 @@ def _apply_harmless(project: ProjectFile) -> AppliedProject:
     was = "has" if project.trust_state is TrustState.CHANGED else "is"
     notice = (
         f"{layer.label} {was} {project.trust_state.value}, so {_format_ignored(ignored)} there; "
-        "yarrow trust shows what it would change, and grants it"
+        "run `yarrow trust` to review and trust it"
     )
     return AppliedProject(harmless, tuple(each for each in (project.notice, notice) if each))
 

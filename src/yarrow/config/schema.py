@@ -25,9 +25,9 @@ def build_json_schema() -> dict[str, Any]:
     for part in parts.values():
         for each in part.get("properties", {}).values():
             _add_bounds(each)
-    own = {"type": "string", "description": "For editors: where this schema is."}
+    own = {"type": "string", "description": "Location of this schema, for editors."}
     parts["Settings"]["properties"] = {"$schema": own, **parts["Settings"]["properties"]}
-    return {"$schema": DIALECT, "title": "Yarrow's configuration", **schema}
+    return {"$schema": DIALECT, "title": "Yarrow configuration", **schema}
 
 
 def _add_bounds(schema: dict[str, Any]) -> None:

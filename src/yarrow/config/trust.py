@@ -45,7 +45,7 @@ def read_trust_store(directory: Path) -> TrustStore:
     try:
         data = read_bytes(path, label)
     except ConfigError as error:
-        return TrustStore({}, f"{error.message}; no project's file is trusted")
+        return TrustStore({}, f"{error.message}; no project file is trusted")
     if data is None:
         return TrustStore({})
     # Imported here because most users have no store. Unlike msgspec, it preserves non-UTF-8 bytes of a path.
@@ -56,7 +56,7 @@ def read_trust_store(directory: Path) -> TrustStore:
     except (ValueError, RecursionError):
         values = None
     if not isinstance(values, dict) or not all(isinstance(each, str) for each in cast("Any", values).values()):
-        return TrustStore({}, f"{label}: it is damaged; no project's file is trusted")
+        return TrustStore({}, f"{label} is damaged; no project file is trusted")
     return TrustStore(cast("dict[str, str]", values))
 
 
@@ -80,7 +80,7 @@ def _change_store(directory: Path, change: Callable[[dict[str, str]], dict[str, 
             # Read again because another process may have changed it. The entries of a damaged store were not in effect.
             text = json.dumps(change(read_trust_store(directory).hashes), indent=2, sort_keys=True) + "\n"
             if len(text) > MAX_CONFIG_FILE_BYTES:
-                raise StorageError(f"{label} is full; yarrow trust revoke makes room")
+                raise StorageError(f"{label} is full; run `yarrow trust revoke` to free space")
             replace_file(directory / TRUST_FILE, text.encode())
     except OSError as error:
-        raise StorageError(f"{label} cannot be written: {error.strerror}; what is trusted stays as it was") from None
+        raise StorageError(f"cannot write {label}: {error.strerror}; trust is unchanged") from None

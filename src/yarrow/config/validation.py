@@ -59,7 +59,7 @@ def check_directories(layers: Sequence[Layer], home: Path, cwd: Path) -> None:
             if is_other:
                 place = layer.get_origin(("workspace", "extra", number))
                 raise ConfigError(
-                    f"{place}: workspace.extra holds {text!r}, which is not a directory: name its directory"
+                    f"{place}: workspace.extra: {text!r} is not a directory; use the directory that contains it"
                 )
 
 
@@ -91,8 +91,8 @@ def _check_slash(settings: Settings, layers: Sequence[Layer], known: Sequence[st
     layer = next((each for each in reversed(layers) if "model" in each.values), None)
     if slash and isinstance(layer, NamedLayer) and not find_model_provider(settings):
         raise ConfigError(
-            f"{layer.get_origin(('model',))}: {before!r} in {settings.model!r} is no provider; the choices are "
-            f"{', '.join(known)}; if the model's own name holds the slash, name its provider: --provider ID"
+            f"{layer.get_origin(('model',))}: {before!r} in {settings.model!r} is not a provider; the choices are "
+            f"{', '.join(known)}. If the model's own name contains the slash, add --provider ID"
         )
 
 
@@ -104,8 +104,8 @@ def _check_numbers(values: Any, path: KeyPath) -> None:
                 if key != "extraBody":
                     _check_numbers(value, (*path, key))
         case int() | float() if not (least := int(path in POSITIVE_NUMBERS)) <= values <= MAX_NUMBER:
-            told = f", and is {values}" if abs(values) <= MAX_SHOWN_NUMBER else ""
-            raise InvalidValueError(path, f"{format_path(path)} must lie between {least} and {MAX_NUMBER}{told}")
+            told = f", not {values}" if abs(values) <= MAX_SHOWN_NUMBER else ""
+            raise InvalidValueError(path, f"{format_path(path)} must be between {least} and {MAX_NUMBER}{told}")
         case _:
             return
 
@@ -115,9 +115,7 @@ def _check_rules(values: dict[str, Any]) -> None:
     for rule in values.get("permissions", {}).get("rules", {}):
         tool, bracket, rest = rule.partition("(")
         if not tool.strip() or ")" in tool or (bracket and not rest.endswith(")")):
-            raise InvalidValueError(
-                ("permissions", "rules", rule), f"the rule {rule!r} is neither tool nor tool(pattern)"
-            )
+            raise InvalidValueError(("permissions", "rules", rule), f"invalid rule {rule!r}: use tool or tool(pattern)")
 
 
 def _check_urls(values: dict[str, Any]) -> None:
@@ -127,14 +125,14 @@ def _check_urls(values: dict[str, Any]) -> None:
         told = repr(mask_secrets(path, url) if rest else url.rpartition("@")[2])
         if url and (scheme not in ("http", "https") or not rest.strip("/") or any(each.isspace() for each in url)):
             raise InvalidValueError(
-                path, f"{format_path(path)} must begin with http:// or https:// and name a host, and is {told}"
+                path, f"{format_path(path)} must be an http:// or https:// URL with a host, not {told}"
             )
         kind = provider.get("type", name)
         if "#" in url or ("?" in url and kind != "openai"):
             raise InvalidValueError(path, f"{format_path(path)} is {told}: remove the query or fragment")
 
 
-NON_SECRET_TYPES = ("true or false", "a whole number", "a number")
+NON_SECRET_TYPES = ("true or false", "an integer", "a number")
 """Types of values that are never secrets."""
 MAX_SHOWN_CHARACTERS = 20
 """Maximum characters of a text shown in place of such a value; a longer one may be a misplaced key."""
@@ -200,11 +198,11 @@ def _check_scalar(value: Any, kind: inspect.Type, path: KeyPath) -> None:
         case inspect.BoolType() if not is_bool:
             raise _make_unexpected(value, "true or false", path)
         case inspect.IntType() if is_bool or not isinstance(value, int):
-            raise _make_unexpected(value, "a whole number", path)
+            raise _make_unexpected(value, "an integer", path)
         case inspect.FloatType() if is_bool or not isinstance(value, int | float):
             raise _make_unexpected(value, "a number", path)
         case inspect.StrType() if not isinstance(value, str):
-            raise _make_unexpected(value, "a text", path)
+            raise _make_unexpected(value, "a string", path)
         case _:
             return
 
@@ -218,7 +216,7 @@ def _check_choice(value: Any, words: list[str], path: KeyPath) -> None:
 
 def _suggest_key(key: str, keys: list[str]) -> str:
     near = find_nearest(key, keys)
-    return f"did you mean {near!r}?" if near else f"the keys here are {', '.join(keys)}"
+    return f"did you mean {near!r}?" if near else f"valid keys are {', '.join(keys)}"
 
 
 def _expect_object(value: Any, path: KeyPath) -> dict[str, Any]:
@@ -243,9 +241,9 @@ def _make_unexpected(value: Any, expected: str, path: KeyPath) -> InvalidValueEr
         case int() | float():
             found = f"the number {value}"
         case str() if expected in NON_SECRET_TYPES and len(value) <= MAX_SHOWN_CHARACTERS:
-            found = f"the text {value!r}"
+            found = f"the string {value!r}"
         case str():
-            found = "a text"
+            found = "a string"
         case list():
             found = "a list"
         case _:
@@ -272,7 +270,7 @@ def check_texts(value: Any, path: KeyPath = ()) -> None:
         case str():
             _check_utf8(value, path)
             if "\0" in value and not _PATHS.isdisjoint(path[-2:]):
-                raise InvalidValueError(path, f"{format_path(path)} is {value!r}, which is not a path: it holds a NUL")
+                raise InvalidValueError(path, f"{format_path(path)}: {value!r} is not a valid path: it contains NUL")
             if value.startswith("~") and not _PATHS.isdisjoint(path[-2:]):
                 _check_home(value, path)
         case _:
@@ -283,9 +281,7 @@ def _check_utf8(text: str, path: KeyPath) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidValueError(
-            path, f"{format_path(path)} is {text!r}, which is not UTF-8; write it in UTF-8"
-        ) from None
+        raise InvalidValueError(path, f"{format_path(path)}: {text!r} is not valid UTF-8; save it as UTF-8") from None
 
 
 def _check_home(text: str, path: KeyPath) -> None:
@@ -295,6 +291,5 @@ def _check_home(text: str, path: KeyPath) -> None:
         home = text.partition("/")[0]
         raise InvalidValueError(
             path,
-            f"{format_path(path)} is {text!r}, but there is no home directory {home}; "
-            f"write the whole path, or ./{text}",
+            f"{format_path(path)} is {text!r}: no home directory {home}; use the full path or ./{text}",
         ) from None
