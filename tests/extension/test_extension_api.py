@@ -27,11 +27,11 @@ def payload_only(payload: dict[str, Any]) -> None: ...
     ("name", "function", "told"),
     [
         ("ModifyInptu", payload_only, "did you mean ModifyInput?"),
-        ("x", payload_only, "there are SessionStart, "),
-        (5, payload_only, "there is no hook 5"),
+        ("x", payload_only, "use one of SessionStart, "),
+        (5, payload_only, "unknown hook 5"),
         ("ModifyInput", "text", "must be a function, not str"),
-        ("ModifyInput", lambda: None, "takes (payload) or (payload, about)"),
-        ("ModifyInput", lambda a, b, c: None, "takes (payload) or (payload, about)"),
+        ("ModifyInput", lambda: None, "must accept (payload) or (payload, about)"),
+        ("ModifyInput", lambda a, b, c: None, "must accept (payload) or (payload, about)"),
     ],
 )
 def test_a_hook_has_a_known_name_and_a_function(name: Any, function: Any, told: str) -> None:
@@ -42,7 +42,7 @@ def test_a_hook_has_a_known_name_and_a_function(name: Any, function: Any, told: 
     ("access", "told"),
     [
         ("file", "must be a yarrow.tool.access.Access"),
-        (Access.file("where"), "the argument 'where'; the arguments are text"),
+        (Access.file("where"), "the unknown argument 'where'; the arguments are text"),
     ],
 )
 def test_a_tool_declares_its_access_by_its_own_arguments(access: Any, told: str) -> None:
@@ -97,14 +97,14 @@ async def too_few(self: Any) -> AsyncGenerator[Any]:
 @pytest.mark.parametrize(
     ("attributes", "told"),
     [
-        ({"name": "no good"}, "name is letters, digits"),
-        ({"name": "x" * 65}, "name is letters, digits"),
-        ({"name": "1x"}, "the first no digit"),
-        ({"name": "x\n"}, "name is letters, digits"),
-        ({"name": None}, "name is letters, digits"),
+        ({"name": "no good"}, "name must be up to 64 letters, digits"),
+        ({"name": "x" * 65}, "name must be up to 64 letters, digits"),
+        ({"name": "1x"}, "not starting with a digit"),
+        ({"name": "x\n"}, "name must be up to 64 letters, digits"),
+        ({"name": None}, "name must be up to 64 letters, digits"),
         ({"read_only": 1}, "needs read_only"),
-        ({"arguments": dict}, "made from msgspec.Struct"),
-        ({"arguments": None}, "made from msgspec.Struct"),
+        ({"arguments": dict}, "subclass of msgspec.Struct"),
+        ({"arguments": None}, "subclass of msgspec.Struct"),
         ({"arguments": structure("text", forbid_unknown_fields=False)}, "forbid_unknown_fields=True"),
         ({"arguments": structure("text", array_like=True)}, "must be a JSON object"),
         ({"arguments": structure(("text", complex))}, "complex"),
@@ -127,7 +127,7 @@ def test_a_tool_has_the_shape_of_a_tool(attributes: dict[str, Any], told: str) -
 
 
 def test_no_object_at_all_is_no_tool() -> None:
-    assert "name is letters" in attempt(lambda yarrow: yarrow.tool(object()))  # pyright: ignore[reportArgumentType]
+    assert "name must be up to 64 letters" in attempt(lambda yarrow: yarrow.tool(object()))  # pyright: ignore[reportArgumentType]
 
 
 class Rich(Struct, frozen=True, forbid_unknown_fields=True):
@@ -150,15 +150,15 @@ async def test_arguments_may_be_anything_that_is_only_data() -> None:
 @pytest.mark.parametrize(
     ("register", "told"),
     [
-        (lambda y: y.command("/x", lambda a, b: a), "the first no digit"),
-        (lambda y: y.command(None, lambda a, b: a), "name is letters"),
+        (lambda y: y.command("/x", lambda a, b: a), "not starting with a digit"),
+        (lambda y: y.command(None, lambda a, b: a), "name: letters"),
         (lambda y: y.command("x", None), "must be a function, not NoneType"),
-        (lambda y: y.command("x", lambda a: a), "takes (arguments, cwd)"),
+        (lambda y: y.command("x", lambda a: a), "must accept (arguments, cwd)"),
         (lambda y: y.command("x", lambda a, b: a, None), "must be a str"),
         (lambda y: y.provider("a:b", lambda plan: plan), "letters, digits, _, - and dots"),
         (lambda y: y.provider("", lambda plan: plan), "letters, digits, _, - and dots"),
         (lambda y: y.provider("x", 1), "must be a function, not int"),
-        (lambda y: y.provider("x", lambda: None), "takes (plan)"),
+        (lambda y: y.provider("x", lambda: None), "must accept (plan)"),
     ],
 )
 def test_commands_and_providers_have_names_and_functions(register: Any, told: str) -> None:

@@ -92,7 +92,7 @@ class Silent(Exception):
         (StopIteration(), "StopIteration"),
         (GeneratorExit(), "GeneratorExit"),
         (asyncio.CancelledError(), "CancelledError"),
-        (Silent(), "Silent: (its text cannot be made)"),
+        (Silent(), "Silent: (error text unavailable)"),
         (BaseExceptionGroup("several", [SystemExit(1)]), "BaseExceptionGroup: several"),
         (RuntimeError("x" * 1_000_000), "RuntimeError: xxx"),
     ],
@@ -128,9 +128,9 @@ CIRCLE.append(CIRCLE)
         ({"text": 5}, "Expected `str`"),
         ({"text": "x", "more": 1}, "unknown key 'more'"),
         ({}, "missing required field `text`"),
-        ([{"text": "x"}], "as an object"),
-        ("text", "as an object"),
-        (True, "as an object"),
+        ([{"text": "x"}], "as a JSON object"),
+        ("text", "as a JSON object"),
+        (True, "as a JSON object"),
         (NotImplemented, "NotImplementedType"),
     ],
 )
@@ -293,7 +293,7 @@ async def test_a_call_waits_for_a_busy_extension_but_not_for_ever(monkeypatch: p
         (command,) = added.commands
         first = asyncio.ensure_future(command.expand("first", "/"))
         await asyncio.to_thread(entered.wait, 10)
-        with pytest.raises(host.ExtensionError, match=r"did not begin the call within 0\.05 s"):
+        with pytest.raises(host.ExtensionError, match=r"did not start the call within 0\.05 s"):
             await command.expand("second", "/")
         gate.set()
         assert await first == "first"

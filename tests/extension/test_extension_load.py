@@ -70,11 +70,11 @@ async def test_a_file_adds_a_tool(tmp_path: Path) -> None:
         ("1 / 0", "ZeroDivisionError: division by zero"),
         ("import sys\nsys.exit(4)", "SystemExit: 4"),
         ("raise KeyboardInterrupt", "KeyboardInterrupt"),
-        ("def other(yarrow): ...", "it has no function extend, which takes a Yarrow"),
+        ("def other(yarrow): ...", "it has no function extend that accepts a Yarrow"),
         ("{}['extend']", "KeyError: 'extend'"),
-        ("extend = 5", "a function that takes a Yarrow is needed, not int"),
+        ("extend = 5", "expected a function that accepts a Yarrow, not int"),
         ("def extend(): ...", "TypeError: extend() takes 0 positional arguments"),
-        ("def extend(yarrow): yarrow.hook('Modify', print)", "there is no hook 'Modify'"),
+        ("def extend(yarrow): yarrow.hook('Modify', print)", "unknown hook 'Modify'"),
         ("async def extend(yarrow): raise OSError('later')", "OSError: later"),
         ("import no_such_module", "No module named 'no_such_module'"),
         ("x = '\0'", "null bytes"),
@@ -92,7 +92,7 @@ async def test_what_is_no_readable_file_is_skipped(tmp_path: Path, caplog: pytes
     assert "not a regular file" in await warning_of(tmp_path / "pipe")
     assert "not a regular file" in await warning_of(tmp_path)
     missing = await warning_of(tmp_path / "none.py")
-    assert "none.py was skipped: there is no such file; put it there, or take it out of `extensions`" in missing
+    assert "none.py was skipped: no such file; create it, or remove it from `extensions`" in missing
     assert caplog.text == ""
 
 
@@ -171,7 +171,7 @@ async def test_files_come_in_their_order_each_once_and_before_what_is_given(tmp_
     [
         (5, "it must return the prompt as a str, not int"),
         (None, "not NoneType"),
-        ("x" * 2_000_000, "at most 1,048,576"),
+        ("x" * 2_000_000, "the limit is 1,048,576"),
         ("\ud800", "surrogates"),
     ],
 )
@@ -219,5 +219,5 @@ async def test_an_end_that_comes_twice_and_a_call_after_it() -> None:
     (command,) = extensions.contributions.commands
     await extensions.close()
     await extensions.close()
-    with pytest.raises(assembly.ExtensionError, match="was ended"):
+    with pytest.raises(assembly.ExtensionError, match="was stopped"):
         await command.expand("", "/")

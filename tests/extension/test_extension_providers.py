@@ -154,7 +154,7 @@ async def test_it_goes_by_the_name_it_was_registered_with() -> None:
 @pytest.mark.parametrize(
     ("item", "told"),
     [
-        ("text", "str is none of TextPiece"),
+        ("text", "str is not one of TextPiece"),
         (TextPiece(None), "TextPiece: Expected `str`, got `null`"),  # pyright: ignore[reportArgumentType]
         (TextPiece("\ud800"), "TextPiece: "),
         (StopPiece("never"), "StopPiece: Invalid enum value 'never'"),  # pyright: ignore[reportArgumentType]
@@ -181,9 +181,9 @@ async def test_what_is_no_event_and_what_is_raised_ends_the_stream(item: Any, to
 @pytest.mark.parametrize(
     ("made", "told"),
     [
-        (None, "NoneType lacks info"),
-        (object(), "object lacks info"),
-        (Fake(info="text"), "str is none of ProviderInfo"),
+        (None, "NoneType has no info"),
+        (object(), "object has no info"),
+        (Fake(info="text"), "str is not one of ProviderInfo"),
         (Fake(info=ProviderInfo("n", 5)), "ProviderInfo: Expected `str`"),  # pyright: ignore[reportArgumentType]
         (Fake(info=ZeroDivisionError()), "ZeroDivisionError"),
     ],
@@ -217,7 +217,7 @@ async def test_models_are_listed_by_one_that_can() -> None:
     entry = ModelEntry("one", 8192)
     assert await built(lambda _: Lists(entry), models) == [entry]
     assert not await built(lambda _: Fake(), lists)
-    assert "str is none of ModelEntry" in await failure_of(lambda _: Lists("one"), models)
+    assert "str is not one of ModelEntry" in await failure_of(lambda _: Lists("one"), models)
 
 
 @pytest.mark.parametrize("at_end", [False, True])
@@ -240,7 +240,7 @@ async def test_a_stream_that_pauses_for_too_long_is_stalled(at_end: bool) -> Non
             async for event in events:
                 seen.append(event)  # noqa: PERF401 - what comes before the failure counts
 
-    with pytest.raises(ProviderError, match=r"said nothing for 0\.1 s") as caught:
+    with pytest.raises(ProviderError, match=r"sent nothing for 0\.1 s") as caught:
         await built(lambda _: fake, read)
     assert (caught.value.code, caught.value.retryable) == (Code.STREAM_STALLED, True)
     assert seen == [TextPiece("a"), STOP][: 1 + at_end]

@@ -69,4 +69,4 @@ async def test_an_abort_ends_a_run_whose_tool_blocks(monkeypatch: pytest.MonkeyP
         assert not gate.is_set()
         gate.set()
     (output,) = [body for body in bodies if isinstance(body, ev.ToolOutput)]
-    assert "aborted" in output.text
+    assert "Interrupted" in output.text

@@ -102,14 +102,14 @@ async def test_a_dry_run_asks_the_tool() -> None:
     async with extended(offers(tool_of(Shout().run, preview=preview))) as added:
         assert await called(added, dry_run=True) == Done("Dry run: nothing was changed. would shout hi", "+HI\n")
     async with extended(offers(tool_of(Shout().run, preview=nonsense))) as added:
-        assert "str is none of Done, ToolFailed" in (await called(added, dry_run=True)).text
+        assert "str is not one of Done, ToolFailed" in (await called(added, dry_run=True)).text
 
 
 @pytest.mark.parametrize(
     ("item", "told"),
     [
-        ("text", "str is none of Progress, Done, ToolFailed"),
-        (None, "NoneType is none of"),
+        ("text", "str is not one of Progress, Done, ToolFailed"),
+        (None, "NoneType is not one of"),
         (Progress(5), "Progress: Expected `str`, got `int`"),  # pyright: ignore[reportArgumentType]
         (Done(b"x"), "Done: Expected `str`, got `bytes`"),  # pyright: ignore[reportArgumentType]
         (Done("x", images=("x",)), "Done: Expected `object`, got `str`"),  # pyright: ignore[reportArgumentType]
@@ -143,7 +143,7 @@ async def test_a_tool_without_a_result_and_one_that_goes_on_after_it_are_broken(
 
     async with extended(offers(tool_of(nothing)), offers(tool_of(more, name="more"))) as added:
         assert "without a result" in (await called(added)).text
-        assert "went on after its result" in (await called(added, "more")).text
+        assert "continued after its result" in (await called(added, "more")).text
 
 
 async def test_a_huge_result_is_cut() -> None:

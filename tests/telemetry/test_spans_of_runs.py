@@ -185,5 +185,5 @@ async def test_a_bug_in_a_measurement_costs_the_measurement_alone(
         bus.publish(body)
     assert len(await subscription.take()) == 3
     assert [record.getMessage() for record in caplog.records] == [
-        "a session is not measured any more: a bug in that (RuntimeError)"
+        "telemetry of a session stopped because of a bug (RuntimeError)"
     ]

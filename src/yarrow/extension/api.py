@@ -56,7 +56,7 @@ def host_command(host: ExtensionHost, name: str, function: CommandFunction, *, d
             if not isinstance(result, str):
                 raise TypeError(f"it must return the prompt as a str, not {type(result).__name__}")
             if len(result) > MAX_PROMPT_CHARACTERS:
-                raise ValueError(f"it returned {len(result):,} characters; at most {MAX_PROMPT_CHARACTERS:,} are taken")
+                raise ValueError(f"it returned {len(result):,} characters; the limit is {MAX_PROMPT_CHARACTERS:,}")
             return str(result.encode(), "utf-8")
 
         return await host.call(work)
@@ -120,13 +120,13 @@ class Yarrow:
         try:
             place = HookName(name)
         except ValueError:
-            raise ValueError(f"there is no hook {name!r}; {_suggest_name(str(name), list(HookName))}") from None
+            raise ValueError(f"unknown hook {name!r}; {_suggest_name(str(name), list(HookName))}") from None
         _check_callable(function, "the function of a hook")
         takes_about = _accepts(function, 2)
         if not takes_about and not _accepts(function, 1):
-            raise TypeError("the function of a hook takes (payload) or (payload, about)")
+            raise TypeError("the function of a hook must accept (payload) or (payload, about)")
         if required and place is not HookName.BEFORE_TOOL_CALL:
-            raise ValueError(f"only a BeforeToolCall hook can be required, not {name}: nothing can be refused there")
+            raise ValueError(f"only a BeforeToolCall hook can be required, not {name}, which cannot deny anything")
         label = f"{_get_name(function)} of {self._label}"
         self._add(HookOffer(place, label, function, takes_about, required))
 
@@ -136,11 +136,11 @@ class Yarrow:
         The model sees the tool's `description` if set, otherwise the first line of its class docstring. `preview` is
         optional: without it, a dry run reports the name and arguments.
         """
-        wanted = "a tool's name is letters, digits, _ and -, at most 64, the first no digit"
+        wanted = "a tool's name must be up to 64 letters, digits, _ and -, not starting with a digit"
         name = _check_name(getattr(tool, "name", None), NAME_PATTERN, wanted)
         read_only: object = getattr(tool, "read_only", None)
         if not isinstance(read_only, bool):
-            raise TypeError(f"the tool {name} needs read_only: True when it changes nothing, else False")
+            raise TypeError(f"the tool {name} needs read_only: True if it changes nothing, else False")
         arguments: object = getattr(tool, "arguments", None)
         check_arguments(name, arguments)
         if not inspect.isasyncgenfunction(getattr(tool, "run", None)) or not _accepts(tool.run, 2):
@@ -158,10 +158,10 @@ class Yarrow:
 
         It may be async.
         """
-        name = _check_name(name, NAME_PATTERN, "a command's name is letters, digits, _ and -, the first no digit")
+        name = _check_name(name, NAME_PATTERN, "a command's name: letters, digits, _ and -, not starting with a digit")
         _check_callable(function, f"the function of the command {name}")
         if not _accepts(function, 2):
-            raise TypeError(f"the function of the command {name} takes (arguments, cwd)")
+            raise TypeError(f"the function of the command {name} must accept (arguments, cwd)")
         self._add(
             CommandOffer(
                 name, to_one_line(_check_text(description, f"the description of the command {name}")), function
@@ -174,11 +174,11 @@ class Yarrow:
         The plan is a `yarrow.provider.adapter_config.AdapterConfig`.
         """
         name = _check_name(
-            name, PROVIDER_NAME_PATTERN, "a provider's name is letters, digits, _, - and dots, at most 64"
+            name, PROVIDER_NAME_PATTERN, "a provider's name must be up to 64 letters, digits, _, - and dots"
         )
         _check_callable(factory, f"the factory of the provider {name}")
         if not _accepts(factory, 1):
-            raise TypeError(f"the factory of the provider {name} takes (plan)")
+            raise TypeError(f"the factory of the provider {name} must accept (plan)")
         self._add(ProviderOffer(name, factory))
 
     def finish(self) -> tuple[Registration, ...]:
@@ -188,9 +188,9 @@ class Yarrow:
 
     def _add(self, registration: Registration) -> None:
         if self._is_finished:
-            raise ValueError("it is too late to register: that is done while the extension's function runs")
+            raise ValueError("too late to register: do it while the extension's function runs")
         if len(self._registered) == MAX_REGISTRATIONS:
-            raise ValueError(f"an extension registers at most {MAX_REGISTRATIONS:,} things")
+            raise ValueError(f"an extension can register at most {MAX_REGISTRATIONS:,} items")
         self._registered.append(registration)
 
 
@@ -232,7 +232,7 @@ def _find_description(tool: ExtensionTool, name: str) -> str:
     own: object = getattr(tool, "description", None)
     text = own if isinstance(own, str) else (type(tool).__doc__ or "").strip().partition("\n")[0]
     if not text.strip():
-        raise ValueError(f"the tool {name} needs a docstring, whose first line tells the model what it does")
+        raise ValueError(f"the tool {name} needs a docstring with a first line that describes it to the model")
     return text.strip()
 
 
@@ -253,4 +253,4 @@ def _suggest_name(name: str, known: list[str]) -> str:
     import difflib
 
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+    return f"did you mean {near[0]}?" if near else f"use one of {', '.join(known)}"

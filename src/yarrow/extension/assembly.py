@@ -41,7 +41,7 @@ class ContributionAssembly:
         async def register() -> tuple[Registration, ...]:
             function = source.load_function()
             if not callable(function):
-                raise TypeError(f"a function that takes a Yarrow is needed, not {type(function).__name__}")
+                raise TypeError(f"expected a function that accepts a Yarrow, not {type(function).__name__}")
             result: object = function(yarrow)
             if isawaitable(result):
                 await result
@@ -89,5 +89,5 @@ class ContributionAssembly:
 
     def _is_name_free(self, host: ExtensionHost, name: str, *, kind: str, taken: Collection[str]) -> bool:
         if name in taken:
-            self._warnings.append(f"the {kind} {name} of the extension {host.label} was refused: the name is taken")
+            self._warnings.append(f"the {kind} {name} of the extension {host.label} was skipped: the name is in use")
         return name not in taken

@@ -43,7 +43,7 @@ def describe_error(error: BaseException) -> str:
     try:
         text = str(error)
     except BaseException:  # noqa: BLE001 (an extension's own `__str__` can raise anything, also SystemExit)
-        text = "(its text cannot be made)"
+        text = "(error text unavailable)"
     return f"{type(error).__name__}: {text}".rstrip(": ")[:MAX_REASON_CHARACTERS]
 
 
@@ -168,9 +168,9 @@ class ExtensionHost:
 
     def _check_usable(self) -> None:
         if self._ending:
-            raise ExtensionError(f"the extension {self.label} was ended")
+            raise ExtensionError(f"the extension {self.label} was stopped")
         if self.is_stuck:
-            raise ExtensionError(f"the extension {self.label} is stuck: a call that was given up still blocks it")
+            raise ExtensionError(f"the extension {self.label} is stuck: a timed-out call still blocks it")
 
     def _start(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.new_event_loop()
@@ -184,7 +184,7 @@ class ExtensionHost:
     def _get_result(self, answer: "asyncio.Future[T]") -> T:
         if answer.cancelled():
             self._check_usable()
-            busy = f"the extension {self.label} is busy: it did not begin the call within {MAX_QUEUE_SECONDS:g} s"
+            busy = f"the extension {self.label} is busy: it did not start the call within {MAX_QUEUE_SECONDS:g} s"
             raise ExtensionError(busy)
         return answer.result()
 

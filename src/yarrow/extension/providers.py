@@ -53,7 +53,7 @@ def host_provider_factory(host: ExtensionHost, factory: ProviderFactory) -> Prov
                 made = await made
             missing = [name for name in ("info", "stream", "close") if not callable(getattr(made, name, None))]
             if missing:
-                raise TypeError(f"a provider has info, stream and close; {type(made).__name__} lacks {missing[0]}")
+                raise TypeError(f"a provider needs info, stream and close; {type(made).__name__} has no {missing[0]}")
             return made, isinstance(made, ListsModels)
 
         with _translate_errors(plan.name):
@@ -116,7 +116,7 @@ class HostedProvider:
             async with asyncio.timeout(limit):
                 return await anext(events, None)
         except TimeoutError:
-            stalled = f"the provider {self._config.name} of an extension said nothing for {limit:g} s"
+            stalled = f"the provider {self._config.name} of an extension sent nothing for {limit:g} s"
             raise ProviderError(Code.STREAM_STALLED, stalled, retryable=True) from None
 
     async def _call_host(self, work: Callable[[], Awaitable[T]]) -> T:

@@ -90,7 +90,7 @@ def from_function(function: "ExtensionFunction") -> ExtensionSource:
 
 def _load_file(path: Path) -> Any:
     if not path.exists():
-        raise ExtensionError("there is no such file; put it there, or take it out of `extensions` in your settings")
+        raise ExtensionError("no such file; create it, or remove it from `extensions` in your settings")
     # Reading anything but a regular file may never end or may wait for a writer.
     if not stat.S_ISREG(path.stat().st_mode):
         raise ExtensionError("it is not a regular file")
@@ -103,5 +103,5 @@ def _load_file(path: Path) -> Any:
     sys.modules[module.__name__] = module  # its classes' annotations are resolved there
     exec(code, vars(module))  # noqa: S102 (the user named this file as an extension, to be executed)
     if FUNCTION_NAME not in vars(module):
-        raise ExtensionError(f"it has no function {FUNCTION_NAME}, which takes a Yarrow")
+        raise ExtensionError(f"it has no function {FUNCTION_NAME} that accepts a Yarrow")
     return vars(module)[FUNCTION_NAME]

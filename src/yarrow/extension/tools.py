@@ -21,7 +21,7 @@ def copy_plain(value: object, *kinds: type[T]) -> T:
     kind = next((kind for kind in kinds if isinstance(value, kind)), None)
     if kind is None:
         names = ", ".join(kind.__name__ for kind in kinds)
-        raise TypeError(f"{type(value).__name__} is none of {names}")
+        raise TypeError(f"{type(value).__name__} is not one of {names}")
     try:
         copy = msgspec.convert(msgspec.to_builtins(value, builtin_types=(bytes,)), kind)
         msgspec.json.encode(copy)
@@ -40,13 +40,13 @@ def check_arguments(tool: str, model: object) -> None:
     Calls are decoded outside the tool's own thread, so no code of the model may run then.
     """
     if not (isinstance(model, type) and issubclass(model, Struct)):
-        raise TypeError(f"the tool {tool} needs arguments: a class made from msgspec.Struct")
+        raise TypeError(f"the tool {tool} needs arguments: a subclass of msgspec.Struct")
     if not model.__struct_config__.forbid_unknown_fields:
         raise TypeError(f"{model.__name__} of the tool {tool} must be declared with forbid_unknown_fields=True")
     try:
         schema = make_schema(model)
     except RecursionError:
-        raise TypeError(f"{model.__name__} of the tool {tool} refers to itself, which no schema can say") from None
+        raise TypeError(f"{model.__name__} of the tool {tool} refers to itself; a schema cannot express that") from None
     if schema.get("type") != "object":
         raise TypeError(f"{model.__name__} of the tool {tool} must be a JSON object, so without array_like or a tag")
     odd = _find_code(inspect.type_info(model))

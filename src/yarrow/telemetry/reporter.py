@@ -41,8 +41,8 @@ class ExportFailureHandler(logging.Handler):
         if not self._has_warned:
             self._has_warned = True
             _logger.warning(
-                "%s reports a failure (line %s): look at OTEL_EXPORTER_OTLP_ENDPOINT and whether a collector answers "
-                "there. What it does not take is lost, runs go on, and this is not told again",
+                "%s reports a failure (line %s): check OTEL_EXPORTER_OTLP_ENDPOINT and whether a collector answers. "
+                "Data it does not accept is lost; runs continue. This is logged only once",
                 *(record.name, record.lineno),
             )
         if self.on_failure is not None and ".exporter." in record.name:
@@ -109,14 +109,14 @@ class TelemetryReporter:
         try:
             await asyncio.wait_for(ended.wait(), MAX_SHUTDOWN_SECONDS)
         except TimeoutError:
-            _logger.warning("what OpenTelemetry did not take within %g s is lost", MAX_SHUTDOWN_SECONDS)
+            _logger.warning("data that OpenTelemetry did not accept within %g s is lost", MAX_SHUTDOWN_SECONDS)
 
 
 def _shut_down(provider: TracerProvider | MeterProvider) -> None:
     try:
         provider.shutdown()
     except Exception as error:  # noqa: BLE001 - whatever a library raises at its end must not hide the end of ours
-        _logger.warning("OpenTelemetry did not end well (%s)", type(error).__name__)
+        _logger.warning("OpenTelemetry failed to shut down (%s)", type(error).__name__)
 
 
 class SafeObserver:
@@ -132,7 +132,7 @@ class SafeObserver:
                 self._spans.record_event(event)
             except Exception as error:  # noqa: BLE001 - a bug in a measurement must not end a run
                 self._spans = None
-                _logger.warning("a session is not measured any more: a bug in that (%s)", type(error).__name__)
+                _logger.warning("telemetry of a session stopped because of a bug (%s)", type(error).__name__)
 
     def on_lost(self, events: int) -> None:
         """Count the events that a subscriber lost."""

@@ -30,7 +30,7 @@ def start_telemetry(settings: TelemetrySettings, environment: Mapping[str, str])
     except ConfigError as error:
         if settings.send == "on":
             raise
-        _logger.warning("nothing is sent to OpenTelemetry: %s", error.message)
+        _logger.warning("OpenTelemetry is off: %s", error.message)
         return None
 
 
@@ -41,13 +41,13 @@ def _is_sent(signal: str, environment: Mapping[str, str]) -> bool:
     if exporter == "none":
         return False
     if exporter != "otlp":
-        raise ConfigError(f"{variable} is {exporter!r}; it takes otlp or none")
+        raise ConfigError(f"{variable} is {exporter!r}; use otlp or none")
     variables = (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
     variable, protocol = next(
         ((name, value) for name in variables if (value := environment.get(name, "").strip())), ("", OTLP_PROTOCOL)
     )
     if protocol != OTLP_PROTOCOL:
-        raise ConfigError(f"{variable} is {protocol!r}; only {OTLP_PROTOCOL} is spoken, as a rule on port 4318")
+        raise ConfigError(f"{variable} is {protocol!r}; only {OTLP_PROTOCOL} is supported, usually on port 4318")
     return True
 
 
@@ -62,5 +62,5 @@ def _make_reporter(settings: TelemetrySettings, environment: Mapping[str, str], 
     try:
         tracing, metering = make_providers(environment, failures, traces="TRACES" in sent, metrics="METRICS" in sent)
     except (ValueError, OSError) as error:
-        raise ConfigError(f"a variable that begins with OTEL_ cannot be used: {error}") from None
+        raise ConfigError(f"invalid value in an OTEL_ variable: {error}") from None
     return TelemetryReporter(tracing, metering, failures, content=settings.content)

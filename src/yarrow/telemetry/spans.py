@@ -24,18 +24,18 @@ class Metrics:
         self.duration = meter.create_histogram(
             "gen_ai.client.operation.duration",
             unit="s",
-            description="Of one model call.",
+            description="Duration of one model call.",
             explicit_bucket_boundaries_advisory=DURATION_BUCKETS,
         )
         self.tokens = meter.create_histogram(
             "gen_ai.client.token.usage",
             unit="{token}",
-            description="Of one model call, by gen_ai.token.type.",
+            description="Tokens of one model call, by gen_ai.token.type.",
             explicit_bucket_boundaries_advisory=TOKEN_BUCKETS,
         )
-        self.runs = meter.create_counter("yarrow.runs", unit="{run}", description="That ended, by how.")
+        self.runs = meter.create_counter("yarrow.runs", unit="{run}", description="Finished runs, by outcome.")
         self.dropped = meter.create_counter(
-            "yarrow.events.dropped", unit="{event}", description="That slow subscribers were told they lost."
+            "yarrow.events.dropped", unit="{event}", description="Events reported lost to slow subscribers."
         )
 
 
