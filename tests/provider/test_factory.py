@@ -235,7 +235,7 @@ async def test_the_key_of_a_named_variable(server: ChatServer) -> None:
         provider, _, _ = await built("mine", environment=KEYS, mine=mine)
         assert await key_sent(provider, server) == "mine"
     mine = ProviderSettings(type="openai", base_url=server.root, api_key_env="OTHER")
-    assert "providers.mine.apiKeyEnv names OTHER" in await setup_error("mine", environment=KEYS, mine=mine)
+    assert "providers.mine.apiKeyEnv is OTHER" in await setup_error("mine", environment=KEYS, mine=mine)
 
 
 async def test_the_base_url_of_the_environment_and_its_key(server: ChatServer) -> None:
@@ -273,11 +273,11 @@ async def test_a_command_prints_the_key(server: ChatServer) -> None:
 @pytest.mark.parametrize(
     ("command", "complaint"),
     [
-        ("echo locked >&2; exit 3", "ended with status 3: locked"),
+        ("echo locked >&2; exit 3", "failed with exit status 3: locked"),
         ("true", "printed no key"),
         ("echo a; echo b", "more than one line"),
         ("head -c 200000 /dev/zero | tr '\\0' a", "no key"),
-        ("no-such-program-at-all", "ended with status 127"),
+        ("no-such-program-at-all", "failed with exit status 127"),
     ],
 )
 async def test_a_command_that_gives_no_key(command: str, complaint: str) -> None:
@@ -363,7 +363,9 @@ async def test_then_an_installed_local_model_that_can_be_run(
             await found(XDG_CACHE_HOME=str(tmp_path))
 
 
-@pytest.mark.parametrize(("runs", "local"), [(False, "pip install '.[local]'"), (True, "these: `yarrow models pull`")])
+@pytest.mark.parametrize(
+    ("runs", "local"), [(False, "pip install '.[local]'"), (True, "no server or key: run `yarrow models pull`")]
+)
 async def test_nothing_found_lists_the_ways(monkeypatch: pytest.MonkeyPatch, runs: bool, local: str) -> None:
     monkeypatch.setattr(availability, "find_spec", lambda _: runs or None)
     with pytest.raises(ProviderError) as caught:

@@ -262,11 +262,11 @@ def test_the_backend_may_say_whether_to_try_again(status: int, advice: str, retr
 
 def test_the_sentence_names_the_provider_the_status_and_the_backends_words() -> None:
     error = refused("Rate limit reached", 429)
-    assert error.message == "acme limits the rate of requests (HTTP 429): Rate limit reached"
+    assert error.message == "acme is rate limiting requests (HTTP 429): Rate limit reached"
     assert str(error) == error.message
-    assert "acme refuses the credentials (HTTP 401): no. Check the key" in refused("no", 401).message
+    assert "acme rejected the API key (HTTP 401): no. Check apiKeyEnv" in refused("no", 401).message
     assert "upstream says so" in refused("Provider returned error", metadata={"raw": "upstream says so"}).message
-    assert "https://x/v1; set that as baseUrl" in answered(308, "", {"location": "https://x/v1"}).message
+    assert "https://x/v1; set that URL as baseUrl" in answered(308, "", {"location": "https://x/v1"}).message
 
 
 def test_the_key_is_never_shown() -> None:

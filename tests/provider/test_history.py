@@ -193,7 +193,7 @@ def test_a_result_without_a_call_and_a_second_result_are_told_by_the_user() -> N
     )
     last = sent(*history)[-1]
     assert last["role"] == "user"
-    assert "Result of bash, of a call that is no longer shown:\n\n2" in last["content"]
+    assert "Result of bash for a call that is no longer shown:\n\n2" in last["content"]
     assert last["content"].endswith("3")
 
 

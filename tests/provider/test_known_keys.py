@@ -65,7 +65,7 @@ async def test_what_commands_printed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("key", ["sk-12345", "sk-proj-in-place-of-a-name", "AIzaSyInPlaceOfTheName0123456789"])
 async def test_a_key_in_the_wrong_place_is_not_repeated(key: str) -> None:
-    with pytest.raises(ProviderError, match="takes the name of the variable") as caught:
+    with pytest.raises(ProviderError, match="must be the name of a variable") as caught:
         await find_configured_key("here", ProviderSettings(api_key_env=key), {})
     assert key not in str(caught.value)
 
@@ -74,4 +74,4 @@ async def test_what_a_command_complains_of_shows_no_key() -> None:
     command = "echo 'no entry for' sk-proj-7Q2xF9hLw4-0123456789: locked >&2; exit 7"
     with pytest.raises(ProviderError) as caught:
         await find_configured_key("here", ProviderSettings(api_key_command=command), {"PATH": "/usr/bin:/bin"})
-    assert caught.value.message == "providers.here.apiKeyCommand ended with status 7: no entry for [key] locked"
+    assert caught.value.message == "providers.here.apiKeyCommand failed with exit status 7: no entry for [key] locked"

@@ -226,7 +226,7 @@ async def test_other_overload_is_the_agents_to_retry() -> None:
 async def test_an_image_of_the_user_is_refused_and_the_session_goes_on() -> None:
     async with ChatServer([says("x")]) as server:
         provider = provider_for(server.root)
-        with pytest.raises(ProviderError, match="takes no images") as caught:
+        with pytest.raises(ProviderError, match="cannot read images") as caught:
             await send(provider, user(Text("look"), PNG))
         assert caught.value.code is Code.UNSUPPORTED_FEATURE
         assert server.prompts == []

@@ -228,7 +228,7 @@ async def test_a_list_that_is_not_json_is_an_error() -> None:
     async with ChatServer() as server:
         server.pages["/v1/models"] = page("<xml>")
         provider = provider_for(server)
-        with pytest.raises(ProviderError, match="not JSON") as caught:
+        with pytest.raises(ProviderError, match="invalid JSON") as caught:
             await provider.list_models()
         assert caught.value.code is Code.MALFORMED_RESPONSE
         await provider.close()

@@ -173,9 +173,9 @@ def test_a_script_file(tmp_path: Path) -> None:
         ('{"turns":5}', r"script.json: .*\$.turns"),
         ('{"turnz":[]}', "turnz"),
         ('{"turns":[],"info":{"window":5}}', "window"),
-        ("[[{}]]", r"script.json, turns\[0\]\[0\]: a step has exactly one key"),
-        ('[[{"text":"a"},{"text":"b","delay":1}]]', r"turns\[0\]\[1\]: a step has exactly one key"),
-        ('[[],[{"txt":"a"}]]', r"turns\[1\]\[0\]: there is no step 'txt'; the keys are text, "),
+        ("[[{}]]", r"script.json, turns\[0\]\[0\]: a step must have exactly one key"),
+        ('[[{"text":"a"},{"text":"b","delay":1}]]', r"turns\[0\]\[1\]: a step must have exactly one key"),
+        ('[[],[{"txt":"a"}]]', r"turns\[1\]\[0\]: unknown step 'txt'; use one of text, "),
         ('[[{"text":5}]]', r"turns\[0\]\[0\]: .*\$.text"),
         ('[[{"call":{"arguments":{}}}]]', r"turns\[0\]\[0\].call: .*name"),
         ('[[{"stop":"soon"}]]', r"turns\[0\]\[0\]: .*soon"),
@@ -190,5 +190,5 @@ def test_a_wrong_script_is_an_error_that_names_file_and_place(tmp_path: Path, te
 
 
 def test_a_missing_script_is_an_error_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"none\.json cannot be read: No such file"):
+    with pytest.raises(ConfigError, match=r"cannot read the script .*none\.json: No such file"):
         load_script(tmp_path / "none.json")

@@ -106,11 +106,11 @@ async def find_configured_key(name: str, settings: ProviderSettings, environment
     Raises PROVIDER_SETUP if they name one that is not set.
     """
     if not is_variable_name(settings.api_key_env):
-        raise _setup_error(f"providers.{name}.apiKeyEnv takes the name of the variable that holds the key, not the key")
+        raise _setup_error(f"providers.{name}.apiKeyEnv must be the name of a variable with the key, not the key")
     if settings.api_key_env:
         key = environment.get(settings.api_key_env, "").strip()
         if not key:
-            names = f"providers.{name}.apiKeyEnv names {settings.api_key_env}, which is not set"
+            names = f"providers.{name}.apiKeyEnv is {settings.api_key_env}, which is not set"
             raise _setup_error(f"{names}: export {settings.api_key_env}=...")
         return key
     if settings.api_key_command:
@@ -170,18 +170,16 @@ async def _run_key_command(command: str, place: str, environment: Mapping[str, s
             output, complaint = await _read_outputs(process)
             status = await process.wait()
     except TimeoutError:
-        raise _setup_error(f"{place} gave no key within {MAX_COMMAND_SECONDS:g} s") from None
+        raise _setup_error(f"{place} printed no key within {MAX_COMMAND_SECONDS:g} s") from None
     finally:
         await _end_process(process)
     if status:
         words = complaint.decode("utf-8", "replace").split()
         said = " ".join(REDACTED_KEY if is_secret_variable("", word) else word for word in words)[:200]
-        raise _setup_error(f"{place} ended with status {status}{f': {said}' if said else ''}")
+        raise _setup_error(f"{place} failed with exit status {status}{f': {said}' if said else ''}")
     key = output.decode("utf-8", "replace").strip()
     if not key or len(output) > MAX_OUTPUT_BYTES or not key.isprintable():
-        raise _setup_error(
-            f"{place} printed {'no key' if not key else 'more than one line, or something that is no key'}"
-        )
+        raise _setup_error(f"{place} printed {'no key' if not key else 'more than one line, or not a key'}")
     return key
 
 

@@ -64,7 +64,7 @@ def make_response_error(answer: ErrorResponse, backend: Backend) -> ProviderErro
     """Return the error for a response with a failing status."""
     body = answer.body
     if 300 <= answer.status < 400:
-        body = f"it redirects to {answer.headers.get('location', 'nowhere')}; set that as baseUrl".encode()
+        body = f"it redirects to {answer.headers.get('location', 'nowhere')}; set that URL as baseUrl".encode()
     if answer.status == 400 and not body.strip():
         error = ProviderError(Code.REQUEST_TOO_LARGE, f"{backend.name} {tables.EMPTY_REFUSAL_WORDING}")
     else:

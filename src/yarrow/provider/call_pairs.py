@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from yarrow.message import Block, Message, Role, Text, ToolCall
 
-MISSING_RESULT = "No result: the call was interrupted before it had one. Nothing is known about what it did."
+MISSING_RESULT = "No result: the call was interrupted. What it did is unknown."
 MAX_ID_CHARACTERS = 40
 """Maximum characters of a call id that every backend accepts; the backend's own ids may be longer."""
 
@@ -122,7 +122,7 @@ def _make_result(slot: _Slot, call_id: str) -> Message:
 def _orphan_as_text(result: Message) -> Message:
     """Return a result without a call as text of the user."""
     of = f" of {result.tool_name}" if result.tool_name.strip() else ""
-    content = (Text(f"Result{of}, of a call that is no longer shown:"), *result.content)
+    content = (Text(f"Result{of} for a call that is no longer shown:"), *result.content)
     return Message(id=result.id, role=Role.USER, content=content, timestamp=result.timestamp)
 
 

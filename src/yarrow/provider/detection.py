@@ -21,7 +21,7 @@ no model backend was found. Set one up:
   Ollama:           run `ollama serve` and `ollama pull qwen3`
   llama.cpp:        run `llama-server -m MODEL.gguf --jinja --port 8080`
   hosted:           export ANTHROPIC_API_KEY=..., OPENAI_API_KEY=... or GEMINI_API_KEY=..., and name a model with -m"""
-PULL_INSTRUCTION = "`yarrow models pull`, or name GGUF files in providers.local.models"
+PULL_INSTRUCTION = "run `yarrow models pull`, or name GGUF files in providers.local.models"
 
 
 class DetectedProvider(NamedTuple):
@@ -67,7 +67,7 @@ async def detect(
         if variable:
             return DetectedProvider(name, "", f"{variable} is set")
     if local := _find_local_model(environment):
-        return DetectedProvider("local", local, "no server and no key was found, but a local model is installed")
+        return DetectedProvider("local", local, "no server or key found, but a local model is installed")
     raise ProviderError(Code.PROVIDER_SETUP, describe_setup())
 
 

@@ -84,8 +84,8 @@ def _check_slash(config: AdapterConfig, context: ProviderContext) -> None:
     """Raise PROVIDER_SETUP if a model has a slash that its provider never uses: a provider was meant."""
     kind, (before, slash, _) = config.settings.type or "openai", config.model.partition("/")
     if slash and not ADAPTERS[kind].has_slashes:
-        sentence = f"there is no provider {before!r}: name one of {_list_known(context)} (-m ID/MODEL); no model of "
-        raise ProviderError(Code.PROVIDER_SETUP, f"{sentence}{config.name} has a slash in its name")
+        sentence = f"unknown provider {before!r}: use one of {_list_known(context)} (-m ID/MODEL); models of "
+        raise ProviderError(Code.PROVIDER_SETUP, f"{sentence}{config.name} have no slash in their names")
 
 
 def _find_settings(name: str, context: ProviderContext) -> ProviderSettings:
@@ -94,14 +94,13 @@ def _find_settings(name: str, context: ProviderContext) -> ProviderSettings:
     configured = context.settings.providers.get(name)
     if configured is None and built_in is None:
         sentence = (
-            f"there is no provider {name!r}: name one of {_list_known(context)} (-m ID/MODEL), "
-            f"or configure providers.{name}"
+            f"unknown provider {name!r}: use one of {_list_known(context)} (-m ID/MODEL), or configure providers.{name}"
         )
         raise ProviderError(Code.PROVIDER_SETUP, sentence)
     if configured is None:
         configured = ProviderSettings()
     if built_in is None and configured.type is None:
-        raise ConfigError(f"providers.{name} has no type; one of {', '.join(ADAPTERS)}")
+        raise ConfigError(f"providers.{name} has no type; set one of {', '.join(ADAPTERS)}")
     if built_in is None or configured.type not in (None, built_in.type):
         return configured
     return replace(configured, type=built_in.type, base_url=configured.base_url or built_in.base_url)

@@ -150,25 +150,25 @@ WINDOW_PATTERNS = (
 )
 """Patterns that find the true window, in tokens, in the text of an overflow."""
 
-_KEY = "Check the key and where it is read from (apiKeyEnv, apiKeyCommand)."
+_KEY = "Check apiKeyEnv or apiKeyCommand in your settings."
 
 CODE_WORDING: dict[Code, tuple[str, str]] = {
     Code.OVERLOADED: ("is overloaded or still loading", ""),
-    Code.RATE_LIMIT: ("limits the rate of requests", ""),
-    Code.QUOTA: ("refuses because the account has no quota left", "Add credit or choose another provider."),
+    Code.RATE_LIMIT: ("is rate limiting requests", ""),
+    Code.QUOTA: ("reports that the account has no quota left", "Add credit or choose another provider."),
     Code.SERVER_ERROR: ("failed", ""),
-    Code.CONTEXT_OVERFLOW: ("refuses because the conversation is larger than its context window", ""),
-    Code.INVALID_REQUEST: ("refuses the request", ""),
-    Code.AUTH: ("refuses the credentials", _KEY),
-    Code.NOT_FOUND: ("does not know the model or the address", "Check the model (--list-models) and baseUrl."),
+    Code.CONTEXT_OVERFLOW: ("rejected the request: the conversation exceeds its context window", ""),
+    Code.INVALID_REQUEST: ("rejected the request", ""),
+    Code.AUTH: ("rejected the API key", _KEY),
+    Code.NOT_FOUND: ("cannot find the model or the address", "Check the model (--list-models) and baseUrl."),
     Code.REQUEST_TOO_LARGE: (
-        "refuses because the request has too many bytes",
-        "Send less at once, or raise what the server, or a proxy before it, takes.",
+        "rejected the request because it is too large",
+        "Send less at once, or raise the limit of the server or its proxy.",
     ),
-    Code.UNSUPPORTED_PARAMETER: ("refuses a field of the request", ""),
-    Code.UNSUPPORTED_FEATURE: ("does not support what was asked", ""),
+    Code.UNSUPPORTED_PARAMETER: ("rejected a field of the request", ""),
+    Code.UNSUPPORTED_FEATURE: ("does not support this request", ""),
     Code.CONTENT_FILTER: (
-        "refuses because of its content rules",
+        "blocked the request with its content filter",
         "Rephrase the prompt, or branch from an earlier message.",
     ),
     Code.MALFORMED_TOOL_CALL: ("could not parse the model's tool call", ""),
@@ -178,4 +178,4 @@ CODE_WORDING: dict[Code, tuple[str, str]] = {
 If a refused field is searched for in the sentence, the sentence must not name one itself.
 """
 
-EMPTY_REFUSAL_WORDING = "refuses the request without a word (HTTP 400), as some servers do when it is too large"
+EMPTY_REFUSAL_WORDING = "rejected the request without a reason (HTTP 400); it may be too large"

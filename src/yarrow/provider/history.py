@@ -14,9 +14,9 @@ from yarrow.provider.call_pairs import pair_tool_calls
 from yarrow.provider.stream_framing import is_json_object
 
 NO_OUTPUT = "(no output)"
-HIDDEN_IMAGE = "(an image was here; this model cannot take it)"
+HIDDEN_IMAGE = "(image omitted; this model cannot read images)"
 HISTORY_START = "(The conversation before this point is not shown.)"
-CONTINUE_PROMPT = "Go on."
+CONTINUE_PROMPT = "Continue."
 MAX_DEPTH = 64
 """Maximum nesting depth of a call's arguments; some backends allow 100 for the whole request."""
 
@@ -197,7 +197,7 @@ def _move_images(messages: Iterable[Message]) -> Iterator[Message]:
         elif not message.images:
             yield message
         else:
-            moved += (Text(f"Images of the result of {message.tool_name or message.tool_call_id}:"), *message.images)
+            moved += (Text(f"Images in the result of {message.tool_name or message.tool_call_id}:"), *message.images)
             text = tuple(block for block in message.content if isinstance(block, Text))
             yield _with_content(message, (*text, Text("(its images follow the results)")))
     if moved:

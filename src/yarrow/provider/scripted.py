@@ -122,7 +122,7 @@ def load_script(path: Path) -> Script:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"the script {path} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"cannot read the script {path}: {error.strerror}") from None
     return parse_script(data, str(path))
 
 
@@ -148,13 +148,13 @@ def parse_script(data: bytes, source: str) -> Script:
 
 def _parse_step(step: dict[str, Raw], place: str) -> Step:
     if len(step) != 1:
-        raise ConfigError(f"{place}: a step has exactly one key, one of {_STEP_KEYS}; this one has {len(step)}")
+        raise ConfigError(f"{place}: a step must have exactly one key, one of {_STEP_KEYS}, not {len(step)}")
     [(key, raw)] = step.items()
     if key in _VALUE_STEPS:
         return _decode(msgspec.json.encode(step), _VALUE_STEPS[key], place)
     if key in _OBJECT_STEPS:
         return _decode(raw, _OBJECT_STEPS[key], f"{place}.{key}")
-    raise ConfigError(f"{place}: there is no step {key!r}; the keys are {_STEP_KEYS}")
+    raise ConfigError(f"{place}: unknown step {key!r}; use one of {_STEP_KEYS}")
 
 
 def _decode(data: bytes | Raw, kind: type[T], place: str) -> T:
@@ -262,16 +262,16 @@ class ScriptedProvider:
     def _expect(self, contains: str, request: CompletionRequest) -> None:
         last = request.messages[-1].text if request.messages else ""
         if contains not in last:
-            raise self._refuse(f"the last message does not hold {contains!r}: {last[:500]!r}")
+            raise self._refuse(f"the last message does not contain {contains!r}: {last[:500]!r}")
 
     def _refuse(self, why: str) -> ProviderError:
-        return ProviderError(Code.INVALID_REQUEST, f"{self._name} refuses the request: {why}")
+        return ProviderError(Code.INVALID_REQUEST, f"{self._name} rejected the request: {why}")
 
 
 async def build(config: AdapterConfig) -> Provider:
     """Return the provider for the configured script; raises ConfigError if there is none."""
     if not config.settings.script:
-        raise ConfigError(f"providers.{config.name}.script is not set; it is the path of the script to play")
+        raise ConfigError(f"providers.{config.name}.script is not set; set it to the path of a script")
     script = load_script(Path(config.settings.script).expanduser())
     return ScriptedProvider(config.name, config.model, script=script)
 

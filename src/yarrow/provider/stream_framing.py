@@ -149,7 +149,7 @@ def decode_leniently(data: bytes, decode: Callable[[str], T], *, backend: Backen
 def make_unreadable_error(data: bytes, *, backend: Backend, kind: str) -> ProviderError:
     """Return MALFORMED_RESPONSE for data that should be a `kind`, such as "line of a chat answer"."""
     said = quote_text(data[:2400].decode("utf-8", "replace"), backend)
-    sentence = f"{backend.name} sent something that is no {kind}: {said}"
+    sentence = f"{backend.name} sent an invalid {kind}: {said}"
     return ProviderError(Code.MALFORMED_RESPONSE, sentence, retryable=True)
 
 

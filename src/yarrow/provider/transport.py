@@ -154,7 +154,7 @@ class Transport:
         try:
             return msgspec.json.decode(answer)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            sentence = f"{speaker.name} answered {path} with something that is not JSON"
+            sentence = f"{speaker.name} answered {path} with invalid JSON"
             raise ProviderError(Code.MALFORMED_RESPONSE, sentence) from None
 
     def _build_request(self, path: str, body: bytes, timeouts: Timeouts) -> HttpRequest:
@@ -179,7 +179,7 @@ async def check_response(response: HttpResponse, backend: Backend) -> None:
             ErrorResponse(response.status, response.headers, await _read_refusal(response)), backend
         )
     if response.headers.get("content-type", "").startswith("text/html"):
-        sentence = f"{backend.name} answered with a web page: baseUrl is not the address of its API"
+        sentence = f"{backend.name} answered with a web page: set baseUrl to the address of its API"
         raise ProviderError(Code.MALFORMED_RESPONSE, sentence)
 
 
@@ -212,7 +212,7 @@ class StallTimer:
             self._progress, self._since = progress, self._now()
         elif self._limit is not None and self._now() - self._since > self._limit:
             sentence = f"{self._backend.name} sent heartbeats but no content for {self._limit:g} s"
-            raise ProviderError(Code.STREAM_STALLED, f"{sentence}; stallTimeout sets that limit", retryable=True)
+            raise ProviderError(Code.STREAM_STALLED, f"{sentence}; set stallTimeout to wait longer", retryable=True)
 
 
 async def read_stream(

@@ -248,7 +248,7 @@ def test_images_of_results_follow_all_results() -> None:
     history = (user("go"), assistant(*calls("a", "b")), result("a", PNG), result("b", "x"))
     first, second, told, image = sent(*history)[2]
     assert (first, second) == (wire_result("(images follow the results)"), wire_result("x"))
-    assert told == {"text": "Images of the result of bash:"}
+    assert told == {"text": "Images in the result of bash:"}
     assert image["inlineData"]["data"] == PNG.data
 
 

@@ -76,7 +76,7 @@ async def test_a_body_that_ends_in_its_encoding_is_cut_whatever_its_framing_says
     ]
     async with serve(*([[step for script in scripts for step in script]] if framed else scripts)) as server:
         for _ in cuts:
-            with pytest.raises(ProviderError, match="in the middle of its") as caught:
+            with pytest.raises(ProviderError, match="sent a truncated") as caught:
                 await get(client, server.url)
             assert (caught.value.code, caught.value.retryable) == (Code.STREAM_TRUNCATED, True)
 
@@ -119,13 +119,13 @@ async def test_what_was_whole_before_the_cut_is_handed_out_first(client: HttpCli
 @pytest.mark.parametrize(
     ("encoding", "body", "words"),
     [
-        (b"gzip", b"plain text after all", "not the gzip it is said to be"),
-        (b"gzip", b"\x1f\x8b\x07" + bytes(20), "not the gzip it is said to be"),
-        (b"gzip", gzip.compress(TEXT, mtime=0)[:-8] + bytes(8), "not the gzip it is said to be"),
-        (b"gzip", gzip.compress(TEXT, mtime=0) + b"garbage", "not the gzip it is said to be"),
-        (b"deflate", b"\xff\xffplain", "not the deflate it is said to be"),
-        (b"deflate", zlib.compress(TEXT) + b"x", "bytes behind the end"),
-        (b"br", b"x", "the encoding 'br' although none was asked for"),
+        (b"gzip", b"plain text after all", "not valid gzip"),
+        (b"gzip", b"\x1f\x8b\x07" + bytes(20), "not valid gzip"),
+        (b"gzip", gzip.compress(TEXT, mtime=0)[:-8] + bytes(8), "not valid gzip"),
+        (b"gzip", gzip.compress(TEXT, mtime=0) + b"garbage", "not valid gzip"),
+        (b"deflate", b"\xff\xffplain", "not valid deflate"),
+        (b"deflate", zlib.compress(TEXT) + b"x", "bytes after the end"),
+        (b"br", b"x", "the encoding 'br', which was not requested"),
         (b"zstd", b"\x28\xb5\x2f\xfd", "the encoding 'zstd'"),
         (b"gzip, gzip", gzip.compress(gzip.compress(TEXT, mtime=0), mtime=0), "the encoding 'gzip, gzip'"),
     ],

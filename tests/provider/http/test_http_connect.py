@@ -110,13 +110,13 @@ async def test_an_unknown_name(client: HttpClient, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     error = await failure(client, "http://nowhere.test:81")
-    expected = "cannot connect to nowhere.test:81: the name cannot be resolved (Name or service not known)"
+    expected = "cannot connect to nowhere.test:81: name resolution failed (Name or service not known)"
     assert (error.message, error.retryable) == (expected, True)
 
 
 @pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".test"])
 async def test_a_name_that_cannot_be(client: HttpClient, host: str) -> None:
-    assert "the name cannot be resolved" in (await failure(client, f"http://{host}/")).message
+    assert "name resolution failed" in (await failure(client, f"http://{host}/")).message
 
 
 async def test_tls_carries_requests_on_one_connection(client: HttpClient, trusted: Authority) -> None:
@@ -154,7 +154,7 @@ async def test_leaving_a_tls_response_early_closes_it(client: HttpClient, truste
 async def test_a_certificate_that_nobody_vouches_for(client: HttpClient, vouched: Authority) -> None:
     async with serve([Do.READ, OK], tls=vouched.context) as server:
         error = await failure(client, f"https://127.0.0.1:{server.port}/")
-        assert f"127.0.0.1:{server.port} has a TLS certificate that is not trusted: self" in error.message
+        assert f"cannot verify the TLS certificate of 127.0.0.1:{server.port}: self" in error.message
         assert "SSL_CERT_FILE" in error.message
         assert not error.retryable
         assert not server.visits
@@ -166,7 +166,7 @@ async def test_a_file_of_authorities_that_is_not_there(
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/ca.pem")
     async with serve([Do.READ, OK], tls=vouched.context) as server:
         error = await failure(client, f"https://127.0.0.1:{server.port}/")
-        assert error.message.endswith("SSL_CERT_FILE is '/nowhere/ca.pem', which cannot be read: name a PEM file there")
+        assert error.message.endswith("SSL_CERT_FILE is '/nowhere/ca.pem', which cannot be read: set it to a PEM file")
 
 
 async def test_a_certificate_for_another_name(
@@ -176,14 +176,14 @@ async def test_a_certificate_for_another_name(
     monkeypatch.setenv("SSL_CERT_FILE", str(other.pem))
     async with serve([Do.READ, OK], tls=other.context) as server:
         error = await failure(client, f"https://127.0.0.1:{server.port}/")
-        assert error.message.endswith("not valid for '127.0.0.1'. Write the name that it is for in the URL")
+        assert error.message.endswith("not valid for '127.0.0.1'. Use the name in the certificate in the URL")
         assert not error.retryable
 
 
 async def test_https_asked_of_a_server_that_speaks_http(client: HttpClient) -> None:
     async with serve([b"HTTP/1.1 400 Bad Request\r\n\r\n"]) as server:
         error = await failure(client, f"https://127.0.0.1:{server.port}/")
-        assert "is it http and not https?" in error.message
+        assert "is it http instead of https?" in error.message
         assert error.retryable
 
 
@@ -215,5 +215,5 @@ async def test_a_server_that_hangs_up_before_we_come_to_ask(
     monkeypatch.setattr(loop, "create_connection", busy)
     async with serve([Do.CLOSE]) as server:
         error = await failure(client, server.url)
-        assert error.message == f"127.0.0.1:{server.port} closed the connection before it answered"
+        assert error.message == f"127.0.0.1:{server.port} closed the connection before answering"
         assert error.retryable

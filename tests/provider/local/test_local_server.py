@@ -210,10 +210,10 @@ async def test_the_child_gets_no_keys(
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"hello", "is not a GGUF file: name a model in the GGUF format"),
-        (b"", "is not a GGUF file: name a model in the GGUF format"),
-        (gguf()[:40], "is a damaged GGUF file: fetch it again"),
-        (b"GGUF" + b"\xff" * 100, "is a damaged GGUF file: fetch it again"),
+        (b"hello", "is not a GGUF file: use a model in the GGUF format"),
+        (b"", "is not a GGUF file: use a model in the GGUF format"),
+        (gguf()[:40], "is a damaged GGUF file: download it again"),
+        (b"GGUF" + b"\xff" * 100, "is a damaged GGUF file: download it again"),
     ],
 )
 async def test_not_a_model(machine: Machine, content: bytes, sentence: str) -> None:
@@ -223,51 +223,49 @@ async def test_not_a_model(machine: Machine, content: bytes, sentence: str) -> N
 
 async def test_no_model(machine: Machine) -> None:
     missing = machine.folder / "missing.gguf"
-    ask = "name the path of a GGUF file"
+    ask = "use the path of a GGUF file"
     message = await refusal(LocalSettings(str(missing)))
-    assert message == f"the model {missing} cannot be read (No such file or directory): {ask}"
+    assert message == f"cannot read the model {missing} (No such file or directory): {ask}"
     message = await refusal(LocalSettings(str(machine.folder)))
-    assert message == f"the model {machine.folder} cannot be read (Is a directory): {ask}"
+    assert message == f"cannot read the model {machine.folder} (Is a directory): {ask}"
 
 
 async def test_no_template(machine: Machine) -> None:
     settings = LocalSettings(str(machine.model("good")), chat_template="/nowhere/my.jinja")
     message = await refusal(settings)
-    assert message.startswith("chatTemplate '/nowhere/my.jinja' cannot be read (")
+    assert message.startswith("cannot read chatTemplate '/nowhere/my.jinja' (")
     assert message.endswith("): name 'yarrow-tools' or the path of a Jinja file")
 
 
 async def test_the_extra_is_not_installed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     message = await refusal(LocalSettings(str(machine.model("good"))))
-    assert message == "a model on this machine needs an extra: pip install '.[local]' in Yarrow's checkout"
+    assert message == "local models require an extra: pip install '.[local]' in Yarrow's checkout"
 
 
 @pytest.mark.parametrize(
     ("name", "reason", "advice"),
     [
-        ("cut", "tensor 'x' is not within the file bounds", "fetch it again, or name another one"),
+        ("cut", "tensor 'x' is not within the file bounds", "download it again, or choose another model"),
         ("large", "no memory for the cache", "set a smaller contextWindow"),
         ("template", "Unexpected token", "correct its chatTemplate"),
-        ("silent", "Failed to init server", "name another one"),
+        ("silent", "Failed to init server", "choose another model"),
     ],
 )
 async def test_the_library_refuses(machine: Machine, name: str, reason: str, advice: str) -> None:
     model = machine.model(name)
     message = await refusal(LocalSettings(str(model)))
-    assert message == f"the model {model} cannot be served ({reason}): {advice}"
+    assert message == f"cannot serve the model {model} ({reason}): {advice}"
     await gone(machine.told(model)["pid"])
 
 
 @pytest.mark.parametrize(
     ("name", "how"),
-    [("crash", r"killed by SIGSEGV; x{200,} ggml: out of memory"), ("leave", r"exit status 3; it said nothing")],
+    [("crash", r"killed by SIGSEGV; x{200,} ggml: out of memory"), ("leave", r"exit status 3; no output")],
 )
 async def test_the_library_dies(machine: Machine, name: str, how: str) -> None:
     model = machine.model(name)
-    with pytest.raises(
-        ProviderError, match=rf"died while it loaded .*/{name}.gguf \({how}\): try a smaller model"
-    ) as e:
+    with pytest.raises(ProviderError, match=rf"died while loading .*/{name}.gguf \({how}\): try a smaller model") as e:
         await LocalServer.start(LocalSettings(str(model)))
     assert len(e.value.message) < 2 * module.MAX_QUOTED_CHARACTERS + len(str(model))
     await gone(machine.told(model)["pid"])
@@ -281,7 +279,7 @@ async def test_what_the_library_prints_is_no_report(machine: Machine, started: C
 async def test_loading_takes_too_long(machine: Machine) -> None:
     model = machine.model("hang")
     message = await refusal(LocalSettings(str(model)), load_seconds=0.5)
-    assert message == f"the model {model} was not loaded after 0.5 s: try a smaller one"
+    assert message == f"the model {model} did not load within 0.5 s: try a smaller one"
     if model.with_suffix(".json").exists():
         await gone(machine.told(model)["pid"])
 

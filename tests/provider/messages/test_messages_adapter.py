@@ -321,7 +321,7 @@ async def test_a_list_without_end_is_left(provider: MessagesProvider, server: Me
 
 async def test_a_list_that_is_not_json_is_an_error(provider: MessagesProvider, server: MessagesServer) -> None:
     server.pages["/v1/models"] = page("<xml>")
-    with pytest.raises(ProviderError, match="not JSON") as caught:
+    with pytest.raises(ProviderError, match="invalid JSON") as caught:
         await provider.list_models()
     assert caught.value.code is Code.MALFORMED_RESPONSE
 

@@ -235,7 +235,7 @@ async def test_answers_that_are_no_json_are_passed_over() -> None:
         provider = provider_for(server.root)
         assert (await provider.info()).context_window == 4096
         server.pages["/api/tags"] = page("not json")
-        with pytest.raises(ProviderError, match="not JSON"):
+        with pytest.raises(ProviderError, match="invalid JSON"):
             await provider.list_models()
         await provider.close()
 

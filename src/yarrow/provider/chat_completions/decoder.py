@@ -116,7 +116,7 @@ class ChatDecoder:
     def _end_answer(self) -> None:
         """Emit everything held until the end."""
         if not self.complete:
-            sentence = f"{self._backend.name} ended its answer before it was whole"
+            sentence = f"{self._backend.name} ended its answer before it was complete"
             raise ProviderError(Code.STREAM_TRUNCATED, sentence, retryable=True)
         self._events.flush()
         natural = self._finish_reason in _NORMAL_FINISHES

@@ -75,7 +75,7 @@ class GeminiProvider:
     async def info(self) -> ProviderInfo:
         """Ask the server for the model's capabilities; unreported ones get the usual values."""
         if not self._model:
-            sentence = f"{self._name} needs the name of a model: give one with -m, or set `model`"
+            sentence = f"{self._name} needs a model: use -m, or set `model`"
             raise ProviderError(Code.PROVIDER_SETUP, f"{sentence} (--list-models shows them)")
         told = await self._get_model()
         return ProviderInfo(

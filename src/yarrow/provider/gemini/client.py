@@ -66,9 +66,9 @@ class GeminiSession:
         except Exception as error:  # the library's own errors, pydantic's, and built-in exceptions
             said = quote_text(str(error), self._backend)
             if not self.transport.has_sent:
-                sentence = f"{self._backend.name} cannot be asked this: {said}"
+                sentence = f"cannot send this request to {self._backend.name}: {said}"
                 raise ProviderError(Code.INVALID_REQUEST, sentence) from error
-            sentence = f"{self._backend.name} sent something that its library cannot read: {said}"
+            sentence = f"{self._backend.name} sent data that its library cannot read: {said}"
             raise ProviderError(Code.MALFORMED_RESPONSE, sentence, retryable=True) from error
 
 
@@ -78,7 +78,7 @@ async def open_session(endpoint: GeminiEndpoint, http: HttpClient, timeouts: Tim
     try:
         from yarrow.provider.gemini.httpx_transport import HttpxTransport, new_client
     except ImportError as error:
-        sentence = f"{endpoint.backend.name} needs a library that is not installed: run {INSTALL_COMMAND} ({error})"
+        sentence = f"{endpoint.backend.name} requires a library that is not installed: run {INSTALL_COMMAND} ({error})"
         raise ProviderError(Code.PROVIDER_SETUP, sentence) from error
     _silence_library()
     bridge = HttpxTransport(http, endpoint.backend, timeouts)

@@ -75,7 +75,7 @@ def convert_chunk(given: object, backend: Backend) -> GeminiChunk:
     try:
         return msgspec.convert(given, GeminiChunk, from_attributes=True)
     except msgspec.ValidationError as error:
-        sentence = f"{backend.name} sent a chunk that cannot be read: {error}"
+        sentence = f"{backend.name} sent an invalid chunk: {error}"
         raise ProviderError(Code.MALFORMED_RESPONSE, sentence, retryable=True) from None
 
 
@@ -86,11 +86,15 @@ _STOP_REASONS = {
 }
 _FILTER_REASONS = frozenset({"SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"})
 _FAILURE_REASONS = {
-    "MALFORMED_FUNCTION_CALL": (Code.MALFORMED_TOOL_CALL, "began a tool call that cannot be read", True),
-    "UNEXPECTED_TOOL_CALL": (Code.MALFORMED_TOOL_CALL, "called a tool that it was not offered", True),
+    "MALFORMED_FUNCTION_CALL": (Code.MALFORMED_TOOL_CALL, "made a malformed tool call", True),
+    "UNEXPECTED_TOOL_CALL": (Code.MALFORMED_TOOL_CALL, "called a tool it was not offered", True),
     "TOO_MANY_TOOL_CALLS": (Code.MALFORMED_TOOL_CALL, "called too many tools in a row", True),
-    "MALFORMED_RESPONSE": (Code.MALFORMED_RESPONSE, "gave an answer that it could not read itself", True),
-    "MISSING_THOUGHT_SIGNATURE": (Code.INVALID_REQUEST, "misses a thought signature in the conversation", False),
+    "MALFORMED_RESPONSE": (Code.MALFORMED_RESPONSE, "generated a malformed answer", True),
+    "MISSING_THOUGHT_SIGNATURE": (
+        Code.INVALID_REQUEST,
+        "found no thought signature in the conversation",
+        False,
+    ),
 }
 """Finish reasons that report a failure: the error code, what the model did, and whether a retry may help."""
 
@@ -130,13 +134,13 @@ class GeminiDecoder:
         reports.
         """
         if not self._reason:
-            sentence = f"{self._backend.name} ended its answer before it was whole"
+            sentence = f"{self._backend.name} ended its answer before it was complete"
             raise ProviderError(Code.STREAM_TRUNCATED, sentence, retryable=True)
         if failure := _FAILURE_REASONS.get(self._reason):
             code, what, passing = failure
             raise ProviderError(code, f"{self._backend.name} {what} ({self._reason}): try again", retryable=passing)
         if self._reason == "STOP" and not self._has_output:
-            sentence = f"{self._backend.name} ended its answer without a word"
+            sentence = f"{self._backend.name} returned an empty answer"
             raise ProviderError(Code.EMPTY_RESPONSE, sentence, retryable=True)
         events = self.flush()
         if usage := self._usage.usage():

@@ -107,7 +107,7 @@ def _encode_user_turn(turn: Turn, calls: dict[str, WireValue]) -> list[WireValue
     parts: list[WireValue] = [{"functionResponse": calls[one.tool_call_id] | _response(one)} for one in results]
     for result in results:
         if result.images:
-            parts.append({"text": f"Images of the result of {calls[result.tool_call_id]['name']}:"})
+            parts.append({"text": f"Images in the result of {calls[result.tool_call_id]['name']}:"})
             parts += map(_image, result.images)
     return [*parts, *_user_parts(others)]
 

@@ -116,7 +116,7 @@ class HttpClient:
             if not self._closed:
                 return connection
             connection.abort()
-        raise ProviderError(Code.UNREACHABLE, f"nothing is sent to {route}: the HTTP client is closed")
+        raise ProviderError(Code.UNREACHABLE, f"cannot send to {route}: the HTTP client is closed")
 
 
 def _make_response(route: Route, head: ResponseHead, exchange: Exchange) -> HttpResponse:

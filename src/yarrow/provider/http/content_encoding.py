@@ -57,7 +57,7 @@ class ContentDecoder:
                 # Also without input: the last call may have left output inside.
                 piece = member.decompress(part, MAX_PIECE_BYTES)
             except zlib.error as error:
-                raise self._malformed(f"a body that is not the {self._encoding} it is said to be ({error})") from None
+                raise self._malformed(f"a body that is not valid {self._encoding} ({error})") from None
             self._at += len(part) - len(member.unused_data if member.eof else member.unconsumed_tail)
             if member.eof:
                 self._inside, self._ended = False, True
@@ -73,9 +73,9 @@ class ContentDecoder:
         if self._encoding in _GZIP:
             window = _GZIP_WINDOW
         elif self._encoding != "deflate":
-            raise self._malformed(f"a body in the encoding {self._encoding!r} although none was asked for")
+            raise self._malformed(f"a body in the encoding {self._encoding!r}, which was not requested")
         elif self._ended:
-            raise self._malformed("bytes behind the end of a deflate body")
+            raise self._malformed("bytes after the end of a deflate body")
         elif len(first) < 2:
             return False
         else:
@@ -88,8 +88,8 @@ class ContentDecoder:
 
     def _check_end(self) -> None:
         if self._inside or self._at < len(self._data):
-            sentence = f"{self._server} ended its answer in the middle of its {self._encoding} encoding"
+            sentence = f"{self._server} sent a truncated {self._encoding} body"
             raise ProviderError(Code.STREAM_TRUNCATED, sentence, retryable=True)
 
     def _malformed(self, what: str) -> ProviderError:
-        return ProviderError(Code.MALFORMED_RESPONSE, f"{self._server} sent {what}; a proxy in between may do that")
+        return ProviderError(Code.MALFORMED_RESPONSE, f"{self._server} sent {what}; a proxy may cause that")

@@ -131,7 +131,7 @@ async def _resolve(route: Route) -> list[_Address]:
         )
     except (socket.gaierror, UnicodeError) as error:
         words = error.strerror if isinstance(error, OSError) else error
-        raise _unreachable(route.first_hop_name, f"the name cannot be resolved ({words})") from None
+        raise _unreachable(route.first_hop_name, f"name resolution failed ({words})") from None
     turns: defaultdict[int, Iterator[int]] = defaultdict(count)
     return sorted(found, key=lambda address: next(turns[address[0]]))
 
@@ -157,7 +157,7 @@ def translate_tls_errors(server: str) -> Generator[None]:
     except ssl.SSLError as error:
         raise _handshake_error(server, error) from None
     except OSError as error:
-        sentence = f"cannot connect to {server}: TLS could not be set up ({error.strerror or 'the server hung up'})"
+        sentence = f"cannot connect to {server}: TLS setup failed ({error.strerror or 'connection closed'})"
         raise ProviderError(Code.UNREACHABLE, sentence, retryable=True) from None
 
 
@@ -166,24 +166,24 @@ def _handshake_error(server: str, error: ssl.SSLError) -> ProviderError:
     if isinstance(error, ssl.SSLCertVerificationError):
         return ProviderError(
             Code.UNREACHABLE,
-            f"{server} has a TLS certificate that is not trusted: {error.verify_message.rstrip('.')}. {_advice(error)}",
+            f"cannot verify the TLS certificate of {server}: {error.verify_message.rstrip('.')}. {_advice(error)}",
         )
     reason = (error.reason or str(error)).replace("_", " ").lower()
     return ProviderError(
         Code.UNREACHABLE,
-        f"the TLS handshake with {server} failed: {reason} (is it http and not https?)",
+        f"the TLS handshake with {server} failed: {reason} (is it http instead of https?)",
         retryable=True,
     )
 
 
 def _advice(error: ssl.SSLCertVerificationError) -> str:
     if error.verify_code in _NAME_MISMATCH:
-        return "Write the name that it is for in the URL"
+        return "Use the name in the certificate in the URL"
     file = os.environ.get("SSL_CERT_FILE")
     if file and not os.access(file, os.R_OK):
         # Loading such a file reports no error, and then no authority is trusted at all.
-        return f"SSL_CERT_FILE is {file!r}, which cannot be read: name a PEM file there"
-    return "Add its authority to the system's certificates or name a PEM file of it in SSL_CERT_FILE"
+        return f"SSL_CERT_FILE is {file!r}, which cannot be read: set it to a PEM file"
+    return "Add its CA to the system's certificates, or set SSL_CERT_FILE to a PEM file with it"
 
 
 MAX_REASON_CHARACTERS = 200
@@ -227,14 +227,14 @@ class TunnelHandshake(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Treat the loss as a refusal."""
         detail = "" if exc is None else f" ({exc})"
-        sentence = f"{self._proxy} closed the connection before it gave a way to {self._route.origin}{detail}"
+        sentence = f"{self._proxy} closed the connection before opening a tunnel to {self._route.origin}{detail}"
         self._set_answer(ProviderError(Code.UNREACHABLE, sentence, retryable=True))
 
     def _check_head(self, head: ResponseHead, *, early: bool) -> None:
         if not 200 <= head.status < 300:
             self._set_answer(make_proxy_error(self._route.origin.host, self._proxy, head))
         elif early:
-            sentence = f"{self._proxy} sent bytes of its own into the way to {self._route.origin}; is it an HTTP proxy?"
+            sentence = f"{self._proxy} sent unexpected bytes to {self._route.origin}; is it an HTTP proxy?"
             self._set_answer(ProviderError(Code.MALFORMED_RESPONSE, sentence))
         else:
             # Further bytes from the server belong to the TLS connection that is set up next.
@@ -253,22 +253,22 @@ def make_proxy_error(host: str, proxy: Proxy, head: ResponseHead) -> ProviderErr
         return ProviderError(
             Code.UNREACHABLE, _describe_authentication(proxy, said, head.headers.get("proxy-authenticate", ""))
         )
-    without = f"or add {host} to NO_PROXY to go without"
+    without = f"or add {host} to NO_PROXY"
     if head.status in (408, 429) or head.status >= 500:
         sentence = f"{proxy} could not reach {host} ({said}): try again later, {without}"
         return ProviderError(Code.UNREACHABLE, sentence, retryable=True)
-    sentence = f"{proxy} does not let us through to {host} ({said}): ask who runs it to allow that, {without}"
+    sentence = f"{proxy} denied access to {host} ({said}): ask its administrator to allow it, {without}"
     return ProviderError(Code.UNREACHABLE, sentence)
 
 
 def _describe_authentication(proxy: Proxy, said: str, challenge: str) -> str:
     """Return the sentence for a proxy that requires authentication."""
     if challenge and "basic" not in challenge.lower():
-        return f"{proxy} asks for {_quoted(challenge)} ({said}); only Basic is spoken here: use a proxy that takes it"
+        return f"{proxy} requires {_quoted(challenge)} ({said}); Yarrow supports only Basic: use another proxy"
     if proxy.authorization:
-        return f"{proxy} does not accept the user name and password in {proxy.variable} ({said}): correct them"
+        return f"{proxy} rejected the user name and password in {proxy.variable} ({said}): correct them"
     place = f"{proxy.origin.scheme}://USER:PASSWORD@{proxy.origin}"
-    return f"{proxy} asks for a user name and a password ({said}): set {proxy.variable} to {place}"
+    return f"{proxy} requires a user name and a password ({said}): set {proxy.variable} to {place}"
 
 
 def _quoted(text: str) -> str:

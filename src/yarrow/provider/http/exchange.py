@@ -14,9 +14,9 @@ MAX_UNREAD_BYTES = 256 * 1024
 
 
 class _Stage(Enum):
-    WRITING = "took nothing more of the request for {limit:g} s"
-    WAITING = "sent no answer for {limit:g} s; firstByteTimeout sets that limit"
-    READING = "was silent for {limit:g} s in the middle of its answer; idleTimeout sets that limit"
+    WRITING = "accepted no more of the request for {limit:g} s"
+    WAITING = "did not answer within {limit:g} s; set firstByteTimeout to wait longer"
+    READING = "sent nothing for {limit:g} s during its answer; set idleTimeout to wait longer"
 
 
 class Exchange:

@@ -33,14 +33,14 @@ def parse_url(url: str) -> tuple[Origin, SplitResult]:
     """Return the origin of a URL, and its parts; INVALID_REQUEST describes a defect."""
     parts = _split(url)
     if parts.scheme not in DEFAULT_PORTS:
-        raise _invalid(url, "does not begin with http:// or https://")
+        raise _invalid(url, "does not start with http:// or https://")
     if "@" in parts.netloc:
-        raise _invalid(url, "carries a user name or password; send an authorization header instead")
+        raise _invalid(url, "contains a user name or password; use an authorization header instead")
     if not parts.hostname:
-        raise _invalid(url, "names no host")
+        raise _invalid(url, "has no host")
     port = get_port(parts)
     if not port:
-        raise _invalid(url, "has a port that is not between 1 and 65535")
+        raise _invalid(url, "has an invalid port: use 1 to 65535")
     return Origin(parts.scheme, parts.hostname, port), parts
 
 
@@ -55,11 +55,11 @@ def get_port(parts: SplitResult) -> int:
 def _split(url: str) -> SplitResult:
     # Checked first, because urlsplit silently removes tabs and line ends.
     if not (url.isascii() and url.isprintable()) or " " in url:
-        raise _invalid(url, "holds a space, a control or a non-ASCII character; percent-encode it")
+        raise _invalid(url, "contains a space, control or non-ASCII character; percent-encode it")
     try:
         return urlsplit(url)
     except ValueError as error:
-        raise _invalid(url, f"cannot be read: {error}") from None
+        raise _invalid(url, f"is invalid: {error}") from None
 
 
 def _invalid(url: str, what: str) -> ProviderError:

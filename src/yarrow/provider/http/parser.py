@@ -70,7 +70,7 @@ class ResponseParser:
         detail = "" if cause is None else f" ({cause})"
         if self.head is None:
             return ProviderError(
-                Code.UNREACHABLE, f"{self._peer} closed the connection before it answered{detail}", retryable=True
+                Code.UNREACHABLE, f"{self._peer} closed the connection before answering{detail}", retryable=True
             )
         if cause is None and not {"content-length", "transfer-encoding"} & self.head.headers.keys():
             self.complete = True
@@ -106,7 +106,7 @@ class ResponseParser:
         """Finish the head, unless it is an interim one."""
         status = self._http.get_status_code()
         if status == 101:
-            raise self._malformed("101 switches to a protocol that was not asked for")
+            raise self._malformed("101 switches to a protocol that was not requested")
         if 100 <= status < 200:
             return
         if self._headers.get("transfer-encoding", "chunked").lower() != "chunked":
@@ -140,4 +140,4 @@ class ResponseParser:
         raise self._malformed(str(error)) from None
 
     def _malformed(self, what: str) -> ProviderError:
-        return ProviderError(Code.MALFORMED_RESPONSE, f"{self._peer} sent what is not a valid HTTP response: {what}")
+        return ProviderError(Code.MALFORMED_RESPONSE, f"{self._peer} sent an invalid HTTP response: {what}")

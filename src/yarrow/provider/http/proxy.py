@@ -18,7 +18,7 @@ class Proxy(Struct, frozen=True):
     variable: str
 
     def __str__(self) -> str:
-        return f"the proxy {self.origin} (of {self.variable})"
+        return f"the proxy {self.origin} (from {self.variable})"
 
     __repr__ = __str__  # the generated one would show the password
 
@@ -30,7 +30,7 @@ class Route(Struct, frozen=True):
     proxy: Proxy | None = None
 
     def __str__(self) -> str:
-        return str(self.origin) if self.proxy is None else f"{self.origin} (through the proxy {self.proxy.origin})"
+        return str(self.origin) if self.proxy is None else f"{self.origin} (via the proxy {self.proxy.origin})"
 
     @property
     def first_hop(self) -> Origin:
@@ -92,9 +92,7 @@ def _parse_proxy(variable: str, value: str, origin: Origin) -> Proxy:
     except ValueError:
         raise _malformed(variable, origin) from None
     if parts.scheme and parts.scheme not in DEFAULT_PORTS:
-        sentence = (
-            f"{variable} names a {parts.scheme}:// proxy, which is not spoken here: name an http:// or https:// one"
-        )
+        sentence = f"{variable} is a {parts.scheme}:// proxy, which is not supported: use an http:// or https:// one"
         raise ProviderError(Code.PROVIDER_SETUP, f"{sentence}, {_no_proxy_hint(origin)}")
     host = parts.hostname or ""
     plain = parts.scheme and host and host.isascii() and url.isprintable() and " " not in host
@@ -106,13 +104,13 @@ def _parse_proxy(variable: str, value: str, origin: Origin) -> Proxy:
 
 def _malformed(variable: str, origin: Origin) -> ProviderError:
     # The value is not shown: a password with special characters may have ended up anywhere in it.
-    sentence = f"{variable} is not the URL of a proxy: write http://HOST:PORT or http://USER:PASSWORD@HOST:PORT"
+    sentence = f"{variable} is not a proxy URL: use http://HOST:PORT or http://USER:PASSWORD@HOST:PORT"
     sentence = f"{sentence} with special characters percent-encoded, {_no_proxy_hint(origin)}"
     return ProviderError(Code.PROVIDER_SETUP, sentence)
 
 
 def _no_proxy_hint(origin: Origin) -> str:
-    return f"or add {origin.host} to NO_PROXY to go without"
+    return f"or add {origin.host} to NO_PROXY"
 
 
 def _encode_basic(user: str | None, password: str | None) -> str:

@@ -70,13 +70,13 @@ def encode_http_request(request: HttpRequest, proxies: ProxySettings) -> tuple[R
 def _header(name: str, value: str) -> str:
     # A value is never shown: it may be a key.
     if not name or not _TOKEN.issuperset(name):
-        raise _invalid(f"the header name {name!r} may only hold letters, digits and !#$%&'*+-.^_`|~")
+        raise _invalid(f"the header name {name!r} may only contain letters, digits and !#$%&'*+-.^_`|~")
     if name.lower() in RESERVED_HEADERS:
-        raise _invalid(f"the header {name!r} is set by the HTTP client itself; leave it out")
+        raise _invalid(f"the header {name!r} is set by the HTTP client; remove it")
     if not _CONTROL.isdisjoint(value):
-        raise _invalid(f"the header {name!r} holds a control character (often the line end of a key read from a file)")
+        raise _invalid(f"the header {name!r} contains a control character, often a newline after a key from a file")
     if not all(character <= "\xff" for character in value):
-        raise _invalid(f"the header {name!r} holds a character outside Latin-1")
+        raise _invalid(f"the header {name!r} contains a character outside Latin-1")
     return f"{name}: {value}"
 
 

@@ -91,7 +91,7 @@ class LlamaCppProvider:
             self._root = await find_server(self._http, self.roots)
         if not self._root:
             places = " or ".join(self.roots)
-            sentence = f"no llama.cpp server answers at {places}: start `llama-server -m MODEL.gguf`, or set"
+            sentence = f"no llama.cpp server at {places}: start `llama-server -m MODEL.gguf`, or set"
             raise ProviderError(Code.UNREACHABLE, f"{sentence} providers.{self._name}.baseUrl", retryable=True)
         timeouts = make_timeouts(self._settings, local=True)
         endpoint = Endpoint(self._root + path, self._backend, headers=self._settings.headers, timeouts=timeouts)
@@ -138,7 +138,7 @@ def refuse_new_images(messages: Sequence[Message], name: str) -> None:
     """Raise UNSUPPORTED_FEATURE if the user sends an image now; those in the history are replaced with a note."""
     said = [message for message in messages if not message.incomplete]
     if said and said[-1].role is Role.USER and said[-1].images:
-        sentence = f"{name} takes no images; send the message without them, or choose another provider"
+        sentence = f"{name} cannot read images: remove them, or choose another provider"
         raise ProviderError(Code.UNSUPPORTED_FEATURE, sentence)
 
 
@@ -166,7 +166,7 @@ class LoadWait:
         if error.code is not Code.OVERLOADED or "loading model" not in error.message.lower():
             raise error
         if self._waited >= self._limit:
-            sentence = f"the server has been loading its model for {self._limit:g} s; its log says why"
+            sentence = f"the server has been loading its model for {self._limit:g} s; see its log"
             raise ProviderError(Code.OVERLOADED, sentence, retryable=True, status=error.status) from error
         step = _STEPS[min(self._asked, len(_STEPS) - 1)]
         self._asked += 1

@@ -48,7 +48,7 @@ async def get_first_model(root: ChatTransport) -> str:
     """Return the name of the first model; raises PROVIDER_SETUP if the server has none."""
     listed = parse_models(await root.get("v1/models"))
     if not listed:
-        raise ProviderError(Code.PROVIDER_SETUP, "the llama.cpp server lists no model; name one with -m")
+        raise ProviderError(Code.PROVIDER_SETUP, "the llama.cpp server lists no models; select one with -m")
     return listed[0].name
 
 

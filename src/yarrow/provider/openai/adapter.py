@@ -53,7 +53,7 @@ class OpenAiProvider:
     async def info(self) -> ProviderInfo:
         """Return the capabilities known without a request, which would delay the first answer."""
         if not self._model:
-            sentence = f"{self._name} needs the name of a model: give one with -m, or set `model`"
+            sentence = f"{self._name} needs a model: use -m, or set `model`"
             raise ProviderError(Code.PROVIDER_SETUP, f"{sentence} (--list-models shows them)")
         return ProviderInfo(
             name=self._name,
