@@ -73,7 +73,8 @@ for level in ("workspace", "workspace", "off", "strict"):
     print(SandboxFactory(level, home=home, journal_dir=home / ".yarrow/sandbox").warning((home / "ws",)))
 """
     assert (
-        in_python(AS_MACOS + code) == "Yarrow has no sandbox for macOS yet: shell commands run with your rights\n\n\n\n"
+        in_python(AS_MACOS + code)
+        == "Yarrow has no sandbox on macOS yet: shell commands run with your permissions\n\n\n\n"
     )
 
 

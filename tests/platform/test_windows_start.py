@@ -81,7 +81,7 @@ async def test_commands_that_need_no_provider(world: World) -> None:
     assert (await as_windows(world, "models", "local")).code in (0, 2)
     ended = await as_windows(world, "doctor")
     assert "Git for Windows" in ended.out + ended.err
-    assert "in WSL it has one" in ended.out + ended.err
+    assert "use WSL for one" in ended.out + ended.err
     assert "apt install" not in ended.out + ended.err
     assert (await as_windows(world, "sessions")).code == 0
     assert (await as_windows(world, "init")).code == 0
@@ -104,7 +104,7 @@ async def test_a_prompt_is_answered_kept_gone_on_with_and_exported(world: World)
 
 async def test_the_first_start_says_in_one_sentence_that_there_is_no_sandbox(world: World) -> None:
     world.script([{"text": "one"}])
-    sentence = "Yarrow has no sandbox for Windows; in WSL it has one: shell commands run with your rights"
+    sentence = "Yarrow has no sandbox on Windows; use WSL for one: shell commands run with your permissions"
     told = [(await as_windows(world, "-p", "hi")).err for _ in range(3)]
     assert [one.count(sentence) for one in told] == [1, 0, 0]
     assert "sandbox" not in told[1]
@@ -208,4 +208,4 @@ async def test_rules_hold_in_any_spelling(world: World, rule: str) -> None:
     (world.project / "Sub" / "f").write_text("x")
     world.script([call("read", path="Sub/f")], [{"text": "ok"}], permissions={"rules": {rule: "deny"}})
     (told,) = outputs(await as_windows(world, "--json", "-p", "hi"))
-    assert "settings denies it" in told
+    assert "denied by the rule" in told

@@ -5,7 +5,7 @@ import os
 import sys
 
 if sys.platform == "win32" or sys.platform == "darwin":
-    raise ImportError("yarrow.platform.linux is for Linux, and for what is like it")
+    raise ImportError("yarrow.platform.linux is for Linux and similar systems")
 
 from pathlib import PurePath
 from typing import TYPE_CHECKING, final

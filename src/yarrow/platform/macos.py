@@ -20,7 +20,7 @@ _NO_FULL_SYNC = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.
 class MacOS(Posix):
     """macOS."""
 
-    NO_SANDBOX_REASON = "Yarrow has no sandbox for macOS yet"
+    NO_SANDBOX_REASON = "Yarrow has no sandbox on macOS yet"
 
     def normcase(self, path: str) -> str:
         """Return a path in its form for comparison: the usual file system ignores case and Unicode normalization."""

@@ -42,8 +42,8 @@ class Windows(WindowsFiles):
     DEFAULT_EDITOR = "notepad"
     HAS_TERMINAL_UI = False
     HAS_UNIX_SOCKETS = False
-    NO_SANDBOX_REASON = "Yarrow has no sandbox for Windows; in WSL it has one"
-    NO_SHELL_HINT = "bash was not found: install Git for Windows, which has one, or run Yarrow in WSL"
+    NO_SANDBOX_REASON = "Yarrow has no sandbox on Windows; use WSL for one"
+    NO_SHELL_HINT = "bash not found: install Git for Windows, which includes it, or run Yarrow in WSL"
 
     def __init__(self) -> None:
         self._watched: dict[int, Handle] = {}

@@ -17,10 +17,10 @@ PROGRAM_VARIABLES = ("PROGRAMW6432", "PROGRAMFILES", "PROGRAMFILES(X86)")
 def explain_invalid_name(path: str) -> str:
     """Return why a name in a path is not the name of a file; empty if all are."""
     if path.replace("/", "\\").startswith(_RAW_PREFIXES):
-        return "it leads past the names of files"
+        return "it bypasses Windows file names"
     whole = PureWindowsPath(path)
     if whole.drive and not whole.root:
-        return f"{whole.drive!r} is a drive without a directory, or the name of a file with a stream"
+        return f"{whole.drive!r} is a drive without a directory, or a file name with a stream"
     return next((why for name in whole.parts[bool(whole.anchor) :] if (why := explain_invalid_part(name))), "")
 
 
@@ -33,9 +33,9 @@ def explain_invalid_part(name: str) -> str:
     if name.partition(".")[0].rstrip(" ").upper() in _DEVICES | _PORTS:
         return f"{name!r} is a device on Windows"
     if name.endswith((" ", ".")):
-        return f"{name!r} ends in a blank or a dot, which Windows leaves out"
+        return f"{name!r} ends in a space or a dot, which Windows removes"
     if any(character in _FORBIDDEN or character < " " for character in name):
-        return f"{name!r} holds a character that no name has on Windows"
+        return f"{name!r} contains a character that Windows does not allow"
     return ""
 
 

@@ -209,7 +209,7 @@ class Writer(Generic[Q]):
                     await self.write(request)
             self.end()
         except Exception:  # noqa: BLE001 the iterable is the application's; its failure is the call's
-            _LOG.debug("the requests of %s ended early", self._rpc.method, exc_info=True)
+            _LOG.debug("the request stream of %s ended early", self._rpc.method, exc_info=True)
             self._rpc.terminate(CANCELLED)
 
 

@@ -36,7 +36,7 @@ class Registrar(aio.Server):
 
     def add_insecure_port(self, address: str) -> Never:
         """Raise UsageError: there are no ports in memory."""
-        raise aio.UsageError(f"no port {address}: a registrar serves this process only")
+        raise aio.UsageError(f"cannot listen on {address}: a registrar serves this process only")
 
     def add_secure_port(self, address: str, server_credentials: grpc.ServerCredentials) -> Never:
         """Raise UsageError: there are no ports in memory."""

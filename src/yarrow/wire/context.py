@@ -161,7 +161,7 @@ class ServicerContext:
         if self._rpc.final is not None:
             raise aio.UsageError("RPC already finished.")
         if self._rpc.status is not None:
-            raise aio.InternalError(f"nobody listens any more: {self._rpc.status.details}")
+            raise aio.InternalError(f"the client no longer listens: {self._rpc.status.details}")
 
 
 class StreamContext(ServicerContext):

@@ -140,4 +140,4 @@ class StreamStream(StreamStreamMultiCallable[Q, R]):
 
     def __call__(self, *_: object, **__: object) -> Never:
         """Raise NotImplementedError."""
-        raise NotImplementedError(f"{self._path} streams both ways, which no in-memory call does")
+        raise NotImplementedError(f"{self._path} is a bidirectional stream; the in-memory channel has none")
