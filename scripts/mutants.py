@@ -35,8 +35,8 @@ MUTANTS = (
         "5",
         "silence counts as an answer",
         "agent/message_builder.py",
-        'raise RunError("the model answered with neither',
-        'return; RunError("the model answered with neither',
+        'raise RunError("the model returned neither',
+        'return; RunError("the model returned neither',
         "tests/agent",
     ),
     Mutant(

@@ -372,7 +372,7 @@ async def test_what_is_no_session_is_not_taken_in(house: House, here: CommandCon
     (house.cwd / "page.html").write_text("<html>")
     (house.cwd / "empty").write_text("")
     before = set(house.sessions.rglob("*"))
-    for name, what in (("page.html", "no exported session but an HTML page"), ("empty", "what was sent is empty")):
+    for name, what in (("page.html", "not an exported session but an HTML page"), ("empty", "the data is empty")):
         with pytest.raises(FilePathError) as caught:
             await run_line(here, f"/import {name}")
         assert str(caught.value).startswith(f"{house.cwd / name}: ")

@@ -155,7 +155,7 @@ async def test_a_client_whose_certificate_is_not_taken_is_told_so(world: World, 
         ("another.key", "the key belongs to another certificate"),
         ("locked.key", "is encrypted; Yarrow cannot prompt for a passphrase"),
         ("damaged.key", "one of them is damaged"),
-        ("pipe", "pipe is no key in PEM format"),
+        ("pipe", "pipe is not a key in PEM format"),
     ],
 )
 async def test_a_key_that_cannot_be_used_is_told_before_it_is_listened(world: World, key: str, said: str) -> None:

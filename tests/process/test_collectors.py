@@ -110,8 +110,12 @@ async def test_a_collector_that_does_not_answer_holds_nothing_up(world: World, *
 @pytest.mark.parametrize(
     ("variable", "value", "told"),
     [
-        ("OTEL_TRACES_EXPORTER", "zipkin", "OTEL_TRACES_EXPORTER is 'zipkin'; it takes otlp or none"),
-        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc'; only http/protobuf is spoken"),
+        ("OTEL_TRACES_EXPORTER", "zipkin", "OTEL_TRACES_EXPORTER is 'zipkin'; use otlp or none"),
+        (
+            "OTEL_EXPORTER_OTLP_PROTOCOL",
+            "grpc",
+            "OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc'; only http/protobuf",
+        ),
     ],
 )
 async def test_what_cannot_be_done_is_in_the_log_or_an_error(

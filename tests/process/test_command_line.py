@@ -130,7 +130,7 @@ async def test_case_A_04_an_interrupt_leaves_no_process(world: World, number: si
     assert not group_runs(group)
     result = [record for record in world.records() if isinstance(record, Message)][-1]
     assert result.role is Role.TOOL
-    assert "aborted" in result.text
+    assert "Interrupted" in result.text
 
 
 async def test_an_interrupt_is_told_to_its_end_in_json(world: World) -> None:

@@ -65,7 +65,7 @@ async def test_an_endpoint_that_fails_is_named_and_no_other_is_asked(world: Worl
         world.configure({"providers": {"a": one, "b": other}})
         ended = await world.run("-m", "a/x", "hi")
     assert ended.code == 3
-    assert "a refuses the credentials" in ended.err
+    assert "a rejected the API key" in ended.err
     assert b.received == []
 
 
@@ -171,6 +171,6 @@ async def test_a_session_whose_provider_is_gone_says_how_to_go_on(world: World) 
         world.configure({"providers": {"other": there}})
         ended = await world.run("-c", "really?")
         assert ended.code == 3
-        assert "there is no provider 'old': name one of " in ended.err
+        assert "unknown provider 'old': use one of " in ended.err
         assert "(-m ID/MODEL)" in ended.err
         assert (await world.run("-c", "-m", "other/x", "really?")).code == 0

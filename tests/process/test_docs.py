@@ -100,7 +100,7 @@ async def test_adding_a_tool_is_true(world: World, tmp_path: Path) -> None:
     for name in ("open", "secret/plan"):
         (world.project / name).write_text("abc")
     calls = [[{"call": {"name": "reverse", "arguments": {"path": name}}}] for name in ("open", "secret/plan")]
-    denied = "Not run: the rule 'read(secret/*)'"
+    denied = "Not run: denied by the rule 'read(secret/*)'"
     seen, refused = ([{"expect": {"contains": text}}] for text in ("cba", denied))
     rules = {"rules": {"read(secret/*)": "deny"}}
     world.script(calls[0], seen + calls[1], [*refused, {"text": "done"}], permissions=rules)

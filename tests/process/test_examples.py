@@ -95,7 +95,7 @@ async def test_the_client_in_typescript(world: World, tmp_path: Path) -> None:
         (here / "token").write_text("wrong")
         refused = await shell(world, remote.replace(ADDRESS, address), here)
         assert refused.code == 1
-        assert "UNAUTHENTICATED: the token is not that of this service" in refused.err
+        assert "UNAUTHENTICATED: wrong token for this service" in refused.err
     ended = await shell(world, first, here)
     assert ended.code == 1
     assert "UNAVAILABLE" in ended.err

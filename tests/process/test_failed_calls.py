@@ -110,7 +110,7 @@ async def test_case_P_13_a_prompt_that_the_server_cut_is_told(world: World, mode
         assert "reports 2051" in notice["text"]
     else:
         assert ended.out == "fine\n"
-        assert "reports 2051: its server may have cut" in ended.err
+        assert "reports 2051: the server may have truncated" in ended.err
 
 
 async def test_a_server_that_is_not_there_is_named_with_the_reason_and_not_waited_for_long(world: World) -> None:

@@ -59,5 +59,5 @@ async def test_a_provider_that_there_is_not_is_refused_with_those_there_are(worl
     for words in (["-m", "nope/x"], ["--provider", "scripted", "-m", "nope/x"]):
         ended = await world.run(*words, "hi")
         assert (ended.code, ended.out) == (3, "")
-        assert "there is no provider 'nope': name one of anthropic, gemini, " in ended.err
+        assert "unknown provider 'nope': use one of anthropic, gemini, " in ended.err
     assert world.session_files() == []

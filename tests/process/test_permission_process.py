@@ -47,7 +47,7 @@ async def test_a_decision_is_a_line_of_the_figures_and_of_the_exports(world: Wor
     for name in ("out.html", "out.jsonl"):
         assert (await world.run("-c", f"/export {name}")).code == 0
     page = html.unescape((world.project / "out.html").read_text())
-    assert "Denied by default, no client could answer: bash echo ran >> ran (" in page
+    assert "Denied by default (no client could answer): bash echo ran >> ran (" in page
     records = [json.loads(line) for line in (world.project / "out.jsonl").read_text().splitlines()]
     (answered,) = [one for one in records if one["kind"] == "permissionAnswered"]
     assert (answered["answer"], answered["by"]) == ("no", "nobody")

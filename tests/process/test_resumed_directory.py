@@ -78,7 +78,7 @@ async def test_case_rm_01_commands_behind_r_work_in_the_directory_of_the_session
             made = {session: cwd for session, cwd in cwds(world).items() if session not in known}
             assert set(made.values()) == ({project} if name in MAKING else set()), (line, ended)
             if name == "compact":
-                assert "nothing can be compacted" in ended.err
+                assert "nothing to compact yet" in ended.err
                 continue
             assert ended.code == 0, (line, ended)
             if name == "tree":

@@ -168,7 +168,7 @@ async def test_the_socket_of_a_service_that_has_not_ended_is_not_taken(world: Wo
         fcntl.flock(held, fcntl.LOCK_EX)
         ended = await world.run("serve", "--socket", str(socket))
         assert ended.code == 2
-        assert f"a service is already listening on {socket}, or has not ended yet" in ended.err
+        assert f"a service is already listening on {socket}, or is still shutting down" in ended.err
     async with served(world, socket):
         assert socket.exists()
 

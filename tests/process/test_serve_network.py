@@ -56,7 +56,7 @@ async def test_a_pinned_certificate_and_the_token_open_it(world: World, tmp_path
         token.chmod(0o600)
         other = await world.run("--attach", reached.address, "--tls-pin", pin, "--token-file", str(token), "hi")
         assert (other.code, other.out) == (3, "")
-        assert "the token is not that of this service" in other.err
+        assert "wrong token for this service" in other.err
         nameless = await world.run("--attach", reached.address, "--tls-pin", pin, "hi")
         assert nameless.code == 2
         assert "--token-file" in nameless.err

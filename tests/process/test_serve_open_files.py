@@ -30,7 +30,7 @@ async def test_what_is_refused_for_want_of_files_has_a_reason(world: World, tmp_
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await stub.NewSession(pb.NewSessionRequest(cwd=str(world.project)), timeout=20)
         assert (refused.value.code(), reason_of(refused.value)) == (grpc.StatusCode.FAILED_PRECONDITION, "STORAGE")
-        assert "too many files are open" in (refused.value.details() or "")
+        assert "too many open files" in (refused.value.details() or "")
         resource.prlimit(process.pid, resource.RLIMIT_NOFILE, allowed)
         prompt = pb.PromptRequest(text="hi", session_id=known.session_id)
         events = [response.event async for response in stub.Prompt(prompt)]

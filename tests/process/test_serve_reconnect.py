@@ -53,7 +53,7 @@ async def test_another_token_after_a_restart_is_told_and_ends_it(world: World, t
     async with served(world, socket):
         ended = await world.finish(client)
     assert ended.code == 3
-    assert "the token is not that of this service" in ended.err
+    assert "wrong token for this service" in ended.err
 
 
 async def test_a_service_that_does_not_come_back_is_an_error(world: World, tmp_path: Path) -> None:

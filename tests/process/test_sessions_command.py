@@ -156,7 +156,7 @@ async def test_each_word_about_one_session(world: World, told: str, tmp_path: Pa
     assert any("└─ " in line for line in tree)
     compacted = await world.run("sessions", "compact", part)
     assert (compacted.code, compacted.out) == (1, "")
-    assert "nothing can be compacted" in compacted.err
+    assert "nothing to compact yet" in compacted.err
 
 
 async def test_import_and_delete(world: World, told: str, tmp_path: Path) -> None:
@@ -188,9 +188,9 @@ async def test_a_delete_of_which_one_is_unknown_deletes_none(world: World, told:
         (["show", "nobody-there"], 2, "'nobody-there'; run yarrow sessions all to list them"),
         (["show", "../../../etc/passwd"], 2, "etc/passwd"),
         (["branch", "SELF", "x"], 2, "'x' is not a message index"),
-        (["branch", "SELF", "99"], 2, "yarrow: there is no message 99 in this session: they are counted 0 to 3, or -1"),
-        (["rebase", "SELF", "99"], 2, "yarrow: there is no message 99 in this session: they are counted 0 to 3\n"),
-        (["merge", "SELF", "SELF"], 2, " is this session: name another"),
+        (["branch", "SELF", "99"], 2, "yarrow: this session has no message 99: valid numbers are 0 to 3, or -1"),
+        (["rebase", "SELF", "99"], 2, "yarrow: this session has no message 99: valid numbers are 0 to 3\n"),
+        (["merge", "SELF", "SELF"], 2, " into itself: choose another session"),
         (["export", "SELF"], 2, "usage: yarrow sessions export ID PATH"),
         (["name", "SELF"], 2, "usage: yarrow sessions name ID NAME"),
         (["rebase", "SELF"], 2, "usage: yarrow sessions rebase ID INDEX..."),
@@ -327,7 +327,7 @@ async def test_commands_about_no_session(world: World, told: str) -> None:
         (["-c", "/branch x"], 2, "is not a message index"),
         (["-c", "/branch 99"], 2, "99"),
         (["-c", "/fork it"], 2, "usage: /fork"),
-        (["-c", "/compact"], 1, "nothing can be compacted"),
+        (["-c", "/compact"], 1, "nothing to compact yet"),
         (["-c", "/export x.doc"], 2, "ends in .jsonl or .html"),
         (["-c", "/merge"], 2, "usage: /merge SESSION"),
         (["/import missing.jsonl"], 2, "missing.jsonl"),
@@ -591,7 +591,7 @@ async def test_no_inner_name_is_said(world: World, told: str) -> None:
     for _ in range(2):
         saved(world, new_id(), name="shop")
     several = await world.run("-r", "shop", "hi")
-    assert several.err.startswith("yarrow: 'shop' fits 2 sessions, give more of the id: ")
+    assert several.err.startswith("yarrow: 'shop' matches 2 sessions; add to the id: ")
 
 
 async def test_what_makes_no_sense_is_said(world: World, told: str) -> None:

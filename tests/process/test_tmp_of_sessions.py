@@ -250,8 +250,8 @@ async def test_errors_name_paths_as_commands_see_them(tmp: Tmp) -> None:
     name = str(tmp.machine)
     assert below == f"{name}/app.py is a file, not a directory."
     assert directory == f"{name}/d is a directory."
-    assert hook.startswith(f"{name}/.git/hooks/pre-commit is write-protected")
-    assert secret.startswith(f"{name}/.env is not written")
+    assert hook.startswith(f"{name}/.git/hooks/pre-commit is protected because git")
+    assert secret.startswith(f"{name}/.env cannot be written")
     assert close.startswith(f"{name}/apps.py does not exist. Did you mean app.py")
     assert fifo == f"{name}/fifo is not a regular file."
     assert "symbolic links" in loop

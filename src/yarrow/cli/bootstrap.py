@@ -10,7 +10,6 @@ from yarrow.agent.hooks import Contributions
 from yarrow.agent.permission_broker import PermissionConfig
 from yarrow.config.files import get_user_directory, get_user_file
 from yarrow.config.settings import AllowedCall, PermissionSettings, Settings
-from yarrow.policy.home_startup_files import find_linked_startup_files
 from yarrow.policy.sandbox_factory import SandboxAccess, SandboxFactory
 from yarrow.policy.secrets import secret_values
 from yarrow.policy.startup_files import find_startup_files
@@ -100,8 +99,7 @@ def _find_startup_files(
 ) -> tuple[Path, ...]:
     named = environment.get("YARROW_CONFIG")
     commands = [one.api_key_command for one in settings.providers.values()]
-    files = (*([Path(named)] if named else []), *extensions, *find_linked_startup_files(Path.home()))
-    return find_startup_files(files, commands, environment)
+    return find_startup_files((*([Path(named)] if named else []), *extensions), commands, environment)
 
 
 def _resolve(path: Path) -> Path:
