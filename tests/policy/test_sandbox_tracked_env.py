@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sandboxed import SECRET, Corner, git
+from sandboxed import PYTHON, SECRET, Corner, git
 
 from yarrow.policy.environment import with_git_settings
 from yarrow.policy.sandbox import git_index
@@ -262,6 +262,47 @@ async def test_one_that_a_command_changes_is_closed_to_the_next(place: Corner) -
     output, code = await place.run("cat .env")
     assert code != 0
     assert SECRET not in output
+
+
+GUESS = """
+import hashlib, struct, sys
+found = []
+for text in sys.argv[2:]:
+    blob = b"blob %d\\0" % len(text) + text.encode()
+    flags = struct.pack(">H", 4)
+    found.append(bytes(40) + hashlib.sha1(blob).digest() + flags + b".env\\0" + bytes(5))
+open(sys.argv[1], "wb").write(struct.pack(">4sII", b"DIRC", 2, len(found)) + b"".join(found))
+"""
+
+
+@pytest.mark.parametrize("guesses", [f"wrong {SECRET}", SECRET])
+@pytest.mark.parametrize("index", [".git/index", "own/.git/index"])
+async def test_an_index_that_a_command_wrote_confirms_no_guess(place: Corner, guesses: str, index: str) -> None:
+    file = place.workspace / ("own/.env" if index.startswith("own") else ".env")
+    git(place.workspace, "rm", "-q", "--cached", ".env")
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(SECRET)
+    place.own()
+    assert SECRET not in (await place.run(f"cat {file}"))[0]
+    script = f"mkdir -p {index.removesuffix('/index')} && {PYTHON} -c '{GUESS}' {index} {guesses}"
+    assert await place.run(script) == ("", 0)
+    assert SECRET not in (await place.run(f"cat {file}"))[0]
+    assert isinstance(Workspace.make(place.workspace).resolve_read(file), Refused)
+
+
+async def test_of_several_guesses_in_a_process_of_its_own_none_is_confirmed(place: Corner) -> None:
+    (place.workspace / ".git/index").unlink()
+    script = f"{PYTHON} -c '{GUESS}' .git/index wrong {SECRET} other"
+    await place.run(script)
+    git_index._differing.clear()  # as in a process that begins
+    assert SECRET not in (await place.run("cat .env"))[0]
+    assert isinstance(Workspace.make(place.workspace).resolve_read(place.workspace / ".env"), Refused)
+
+
+def test_when_too_many_differ_none_counts_as_recorded(place: Corner, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_recorded(place.workspace / ".env")
+    monkeypatch.setattr(git_index, "MAX_DIFFERING", 0)
+    assert not is_recorded(place.workspace / ".env")
 
 
 @pytest.mark.parametrize("form", ["sha1", "sha256"])

@@ -27,6 +27,10 @@ _UNKNOWN = (b"",)
 """Result for an index that cannot be read."""
 StatIdentity = tuple[int, int, int, int]
 """Device, inode, change time and size."""
+MAX_DIFFERING = 200_000
+"""Maximum files remembered to differ from their record; from then on no file counts as recorded."""
+_differing = set[tuple[str, int, int, int, int]]()
+"""Path, device, inode, modification time and size of the files that differed from their record."""
 
 
 def is_tracked(path: Path) -> bool:
@@ -38,19 +42,32 @@ def is_recorded(path: Path) -> bool:
     """Return whether a file's content matches the index, so that git shows it to anyone who asks.
 
     A file transformed by a filter, such as one that git encrypts, differs from its record.
+
+    A file that this process saw to differ stays so until it changes itself: commands can write the index, and a record
+    that matches afterwards would confirm what they guessed of its content.
     """
-    entries = _entries_of(path)
-    if not entries or entries == _UNKNOWN:
-        return False
     try:
         status = path.lstat()
     except OSError:
+        return False
+    seen = (str(path), status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size)
+    if seen in _differing:
+        return False
+    is_same = _matches_record(path, status)
+    if not is_same:
+        _differing.add(seen)
+    return is_same and len(_differing) < MAX_DIFFERING
+
+
+def _matches_record(path: Path, status: os.stat_result) -> bool:
+    entries = _entries_of(path)
+    if len(entries) != 1 or entries == _UNKNOWN:  # several: git has only one, but a command can write many guesses
         return False
     if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_RECORDED_BYTES:
         return False
     is_settled = time.time_ns() - status.st_ctime_ns > SETTLED_NANOSECONDS
     ids = (_blob_ids if is_settled else _blob_ids.__wrapped__)(path, _stat_identity(status))
-    return any(entry.endswith(ids) for entry in entries)
+    return entries[0].endswith(ids)
 
 
 def _entries_of(path: Path) -> tuple[bytes, ...]:
