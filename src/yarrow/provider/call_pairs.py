@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from yarrow.message import Block, Message, Role, Text, ToolCall
 
-MISSING_RESULT = "No result: the call was interrupted. What it did is unknown."
+MISSING_RESULT = "No result: the call was interrupted, and its effects are unknown."
 MAX_ID_CHARACTERS = 40
 """Maximum characters of a call id that every backend accepts; the backend's own ids may be longer."""
 

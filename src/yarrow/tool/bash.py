@@ -130,8 +130,8 @@ async def _run_command(
 ) -> AsyncGenerator[bytes | Exit]:
     """Run a command, in a sandbox if `box` is set; `used` receives each sandbox that was made.
 
-    What it left behind is quarantined, even on cancellation. A sandbox fails to start if another program removes a file
-    between the scan and the mount, so it is made again, at most `MAX_STARTS` times.
+    Forbidden files that it left behind are quarantined, even on cancellation. A sandbox fails to start if another
+    program removes a file between the scan and the mount, so it is made again, at most `MAX_STARTS` times.
     """
     if box is None:
         async with aclosing(run(command)) as pieces:
