@@ -396,7 +396,7 @@ MUTANTS = (
         "git",
         "the directory of a worktree elsewhere can be written to",
         "policy/sandbox/protected_paths.py",
-        "return tree.exists() and not any(",
+        "return exists and not any(",
         "return False and not any(",
         "tests/policy/test_sandbox_repositories.py::test_case_RB_03_another_worktree_is_left_alone",
     ),

@@ -1,30 +1,21 @@
-"""HTML page of a session: one file, with facts, related sessions, prompts and the conversation."""
+"""HTML page of a session: one file, with facts, related sessions, prompts and the conversation (`page.html.jinja`)."""
 
 import base64
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
 from msgspec import Struct
 
 from yarrow.message import Message, Role, Usage
 from yarrow.session.head import SessionHead, make_title
 from yarrow.session.html.blocks import format_tokens
 from yarrow.session.html.conversation import ConversationRenderer
-from yarrow.session.html.highlighter import render_plain
-from yarrow.session.html.markup import (
-    Html,
-    details_element,
-    element,
-    escape,
-    format_size,
-    join_html,
-    make_label,
-    shorten,
-    time_element,
-    void_element,
-)
-from yarrow.session.reader import LoadReport, StoredSession
+from yarrow.session.html.markup import Html, element, escape, format_size, reveal_controls, shorten, time_element
+from yarrow.session.reader import StoredSession
 from yarrow.session.record import Header
 from yarrow.session.redaction import Redactor
 from yarrow.session.state import SessionState, fold_records
@@ -133,53 +124,73 @@ def render_page(
     redactor = Redactor(secrets)
     state = fold_records(SessionState(loaded.header), (record.value for record in loaded.records))
     header = redactor.redact_struct(state.header)
-    title = redactor.redact_text(find_page_title(state))
-    yield _render_head(title)
-    yield element("header", element("h1", escape(title)), render_metadata(header, state.messages), class_="top")
-    yield render_warnings(loaded.report)
-    yield render_tree([redactor.redact_struct(relative) for relative in relatives])
-    yield render_contents(state.messages, redactor)
-    yield '<main id="conversation">' + element("h2", escape("Conversation"))
-    if header.system_prompt:
-        yield render_system_prompt(header.system_prompt)
+    prompts = [(index, message) for index, message in enumerate(state.messages) if _is_prompt(message)]
+    style, script = _read_asset("style.css"), _read_asset("script.js")
+    yield from _template().generate(
+        title=redactor.redact_text(find_page_title(state)),
+        style=_mark(Html(style)),
+        script=_mark(Html(script)),
+        policy=_make_security_policy(style, script),
+        facts=_list_facts(header, state.messages),
+        warnings=loaded.report.warnings(),
+        heading="Related sessions",
+        rows=_nest_rows([redactor.redact_struct(relative) for relative in relatives[:MAX_RELATED_SESSIONS]]),
+        relatives=len(relatives),
+        omitted_rows=max(0, len(relatives) - MAX_RELATED_SESSIONS),
+        max_open=MAX_OPEN_SESSIONS,
+        prompts=[
+            (index, shorten(redactor.redact_text(_first_line(message))))
+            for index, message in prompts[:MAX_CONTENTS_LINKS]
+        ],
+        omitted_prompts=max(0, len(prompts) - MAX_CONTENTS_LINKS),
+        system_prompt=header.system_prompt,
+        system_prompt_size=format_size(header.system_prompt),
+        entries=_render_entries(loaded, redactor),
+    )
+
+
+def _render_entries(loaded: StoredSession, redactor: Redactor) -> Iterator[Markup]:
     conversation = ConversationRenderer(redactor)
     for record in loaded.records:
         if entry := conversation.render(record.value):
-            yield f"\n{entry}"
-    yield conversation.render_pending()
-    yield f"\n</main>{element('script', _read_script())}</body></html>\n"
+            yield _mark(entry)
+    if pending := conversation.render_pending():
+        yield _mark(pending)
 
 
-def _render_head(title: str) -> Html:
-    style, script = _read_asset("style.css"), _read_script()
-    policy = (
+@cache
+def _template() -> Template:
+    environment = Environment(
+        autoescape=True, loader=FileSystemLoader(Path(__file__).parent), finalize=_finalize, undefined=StrictUndefined
+    )
+    return environment.get_template("page.html.jinja")
+
+
+def _finalize(value: object) -> str:
+    """Return a value of the template as text, escaped by the template unless it is HTML already."""
+    if isinstance(value, Markup):
+        return value
+    return f"{value:,}" if isinstance(value, int) else reveal_controls(str(value))
+
+
+def _mark(html: Html) -> Markup:
+    """Return HTML for the template, which does not escape it."""
+    return Markup(html)  # noqa: S704 (of type Html, so it is escaped)
+
+
+def _read_asset(name: str) -> str:
+    return Path(__file__).with_name(name).read_text("utf-8")
+
+
+def _make_security_policy(style: str, script: str) -> str:
+    return (
         f"default-src 'none'; img-src data:; style-src {_format_csp_hash(style)};"
         f" script-src {_format_csp_hash(script)};"
         " base-uri 'none'; form-action 'none'"
     )
-    head = element(
-        "head",
-        void_element("meta", charset="utf-8"),
-        void_element("meta", http_equiv="Content-Security-Policy", content=policy),
-        void_element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        void_element("meta", name="referrer", content="no-referrer"),
-        void_element("meta", name="color-scheme", content="light dark"),
-        element("title", escape(title)),
-        element("style", style),
-    )
-    skip = element("a", escape("Skip to the conversation"), href="#conversation", class_="skip")
-    return join_html((Html('<!doctype html>\n<html lang="en">'), head, Html("<body>"), skip))
 
 
-def _read_script() -> Html:
-    return _read_asset("script.js")
-
-
-def _read_asset(name: str) -> Html:
-    return Html(Path(__file__).with_name(name).read_text("utf-8"))
-
-
-def _format_csp_hash(content: Html) -> str:
+def _format_csp_hash(content: str) -> str:
     """Return the hash that identifies this style or script in a content security policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
@@ -198,73 +209,49 @@ def find_page_title(state: SessionState) -> str:
     return state.header.name or (make_title(_first_line(prompt)) if prompt else "") or f"Session {state.header.id}"
 
 
-def render_metadata(header: Header, messages: Sequence[Message]) -> Html:
-    """Return the metadata of the session as HTML."""
+def _list_facts(header: Header, messages: Sequence[Message]) -> list[tuple[str, str]]:
+    """Return the names and values of what is known about the session; some values are HTML."""
     usage = sum((message.usage for message in messages if message.usage), Usage())
     known = (
-        ("Session", escape(header.id)),
-        ("Model", escape("/".join(filter(None, (header.provider, header.model))))),
-        ("Thinking", escape(header.thinking)),
-        ("Directory", element("code", escape(header.cwd)) if header.cwd else Html("")),
-        ("Started", time_element(header.created_at)),
-        ("Last activity", time_element(header.updated_at)),
-        ("Messages", escape(f"{len(messages):,}")),
-        ("Tokens", escape(format_tokens(usage))),
-        ("Branched from", escape(header.parent_id or "")),
-        ("Forked from", escape(header.forked_from or "")),
-        ("Merged from", escape(header.merged_from or "")),
-        ("Imported from", escape(header.imported_from or "")),
-        ("Dry run", escape("yes (nothing was changed)" if header.dry_run else "")),
+        ("Session", header.id),
+        ("Model", "/".join(filter(None, (header.provider, header.model)))),
+        ("Thinking", header.thinking),
+        ("Directory", _mark(element("code", escape(header.cwd))) if header.cwd else ""),
+        ("Started", _mark(time_element(header.created_at))),
+        ("Last activity", _mark(time_element(header.updated_at))),
+        ("Messages", f"{len(messages):,}"),
+        ("Tokens", format_tokens(usage)),
+        ("Branched from", header.parent_id or ""),
+        ("Forked from", header.forked_from or ""),
+        ("Merged from", header.merged_from or ""),
+        ("Imported from", header.imported_from or ""),
+        ("Dry run", "yes (nothing was changed)" if header.dry_run else ""),
     )
-    pairs = (element("div", element("dt", escape(name)), element("dd", value)) for name, value in known if value)
-    return element("dl", *pairs, class_="facts")
+    return [(name, value) for name, value in known if value]
 
 
-def render_warnings(report: LoadReport) -> Html:
-    """Return the warnings about the session file as HTML; empty if there are none."""
-    sentences = report.warnings()
-    if not sentences:
-        return Html("")
-    items = (element("li", escape(sentence)) for sentence in sentences)
-    return element("section", element("h2", escape("Warnings")), element("ul", *items), class_="warnings")
+class _TreeRow(Struct):
+    """One session in the tree, with those below it."""
+
+    title: str
+    short_id: str
+    note: str
+    is_current: bool
+    children: list["_TreeRow"]
 
 
-def render_tree(relatives: Sequence[RelatedSession]) -> Html:
-    """Return the tree of sessions as HTML; a row more than one level deeper than the previous one is moved up.
-
-    More than `MAX_OPEN_SESSIONS` rows are collapsed; rows beyond `MAX_RELATED_SESSIONS` are counted.
-    """
-    if not relatives:
-        return Html("")
-    rows = join_html(_render_rows(relatives[:MAX_RELATED_SESSIONS]))
-    if rest := len(relatives[MAX_RELATED_SESSIONS:]):
-        rows = join_html((rows, element("p", escape(f"and {rest:,} more"))))
-    heading = "Related sessions"
-    if len(relatives) > MAX_OPEN_SESSIONS:
-        rows = details_element(make_label(heading, f"{len(relatives):,} sessions"), rows, class_="relatives")
-    else:
-        rows = join_html((element("h2", escape(heading)), rows))
-    return element("nav", rows, aria_label="Sessions", class_="tree")
-
-
-def render_contents(messages: Sequence[Message], redactor: Redactor) -> Html:
-    """Return links to the first `MAX_CONTENTS_LINKS` prompts; empty if there are none."""
-    prompts = [(index, message) for index, message in enumerate(messages) if _is_prompt(message)]
-    if not prompts:
-        return Html("")
-    links = [
-        element("li", element("a", escape(shorten(redactor.redact_text(_first_line(message)))), href=f"#m{index}"))
-        for index, message in prompts[:MAX_CONTENTS_LINKS]
-    ]
-    if rest := len(prompts) - len(links):
-        links.append(element("li", escape(f"and {rest:,} more")))
-    heading = element("h2", escape("Prompts"))
-    return element("nav", heading, element("ol", *links), aria_label="Prompts", class_="contents")
-
-
-def render_system_prompt(prompt: str) -> Html:
-    """Return the system prompt, collapsed."""
-    return details_element(make_label("System prompt", format_size(prompt)), render_plain(prompt), class_="system")
+def _nest_rows(relatives: Sequence[RelatedSession]) -> list[_TreeRow]:
+    """Return the rows as a tree; a row more than one level deeper than the previous one is moved up."""
+    top: list[_TreeRow] = []
+    levels = [top]
+    for relative in relatives:
+        indent = max(0, min(relative.indent, len(levels) - 1, MAX_INDENT))
+        # Users type the last eight digits.
+        row = _TreeRow(relative.title or EMPTY_TITLE, relative.id[-8:], relative.note, relative.is_current, [])
+        del levels[indent + 1 :]
+        levels[indent].append(row)
+        levels.append(row.children)
+    return top
 
 
 def _is_prompt(message: Message) -> bool:
@@ -277,17 +264,3 @@ def _typed_text(message: Message) -> str:
 
 def _first_line(message: Message) -> str:
     return _typed_text(message).strip().partition("\n")[0]
-
-
-def _render_rows(relatives: Sequence[RelatedSession]) -> Iterator[Html]:
-    level = -1
-    for relative in relatives:
-        indent = max(0, min(relative.indent, level + 1, MAX_INDENT))
-        yield Html("<ul>" if indent > level else "</li>" + "</ul></li>" * (level - indent))
-        level = indent
-        name = escape(relative.title or "no text yet")
-        note = element("em", escape(relative.note)) if relative.note else Html("")
-        shown = element("strong", name, aria_current="page") if relative.is_current else element("span", name)
-        # Users type the last eight digits.
-        yield join_html((Html("<li>"), shown, element("code", escape(relative.id[-8:])), note))
-    yield Html("</li></ul>" * (level + 1))
