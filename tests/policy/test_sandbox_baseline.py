@@ -178,6 +178,22 @@ async def test_what_was_there_stays_where_a_git_directory_was_made_around_it(pla
     assert not (place.workspace / "src/HEAD").exists()
 
 
+@pytest.mark.parametrize("way", ["ln -s deploy real", "ln -s $PWD/deploy real"])
+async def test_case_atk_f9_what_was_there_stays_where_a_pointer_is_led_to_it(place: Corner, way: str) -> None:
+    mine = {place.workspace / "deploy/config": "user=1", place.workspace / "deploy/hooks/up": "mine"}
+    for path, text in mine.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    place.own()
+    await place.run(
+        "mkdir -p g real/objects real/refs/heads; echo 'ref: refs/heads/main' | tee g/HEAD > real/HEAD; "
+        "echo ../real > g/commondir"
+    )
+    await place.run(f"mv real old; {way}")
+    assert [entry.path for entry in place.taken] == [place.workspace / "g/commondir"]
+    assert {path: path.read_text() for path in mine} == mine
+
+
 @pytest.mark.parametrize("included", ["mine.txt", ".env", "a/b/mine.txt"])
 @pytest.mark.parametrize("made", ["d/.git", "d"], ids=["a repository", "a bare repository"])
 async def test_a_file_that_a_planted_configuration_includes_stays(place: Corner, included: str, made: str) -> None:

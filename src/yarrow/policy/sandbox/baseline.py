@@ -18,6 +18,7 @@ from yarrow.policy.sandbox.git_directories import (
     OBEYED_NAMES,
     GitScan,
     PathDigest,
+    common_directory,
     digest_path,
     executed_parts,
     harmless_settings_text,
@@ -228,7 +229,8 @@ def _executed_findings(
     if not planted:
         return
     made = _new_git_names(directory, names, before)
-    turned = [part for part in _pointers(directory, names) if part not in before.pointers]
+    pointers_now = _pointers(directory, names)
+    turned = [part for part in pointers_now if part not in before.pointers]
     seen = {part.path for part in before.known | before.trusted}
     for part in planted:
         completing = is_complete(names) and _existed(part.path, before)
@@ -237,14 +239,16 @@ def _executed_findings(
             yield from (Finding(path, COMPLETES_REASON) for path in pointers if path not in before.protected)
         elif completing and made and not is_complete(had):
             yield from (Finding(directory / name, COMPLETES_REASON) for name in made)
-        elif completing and turned and not part.path.is_relative_to(directory):
-            yield from (Finding(one.path, COMPLETES_REASON, before.saved.get(one.path)) for one in turned)
+        elif completing and not part.path.is_relative_to(directory) and (turned or part.path not in seen):
+            # The pointer leads there now, perhaps because something on the way was exchanged.
+            leading = turned or pointers_now
+            yield from (Finding(one.path, COMPLETES_REASON, _content_to_restore(one.path, before)) for one in leading)
         elif not is_complete(names) and part.path.is_symlink() and _existed(part.path, before):
             # The user's symlink: git obeys it once the directory is complete, and what completes it is judged instead.
             continue
         else:
             reason = UNSCANNED_REASON if _is_in(before.unjudged, directory) else EXECUTED_REASON
-            yield Finding(part.path, reason, before.saved.get(part.path) or _harmless_remainder(part.path, before))
+            yield Finding(part.path, reason, _content_to_restore(part.path, before))
 
 
 def _harmless_remainder(path: Path, before: Baseline) -> SavedFile | None:
@@ -291,9 +295,20 @@ def _existed(path: Path, before: Baseline) -> bool:
     return within.name in before.names.get(within.parent, ())
 
 
+def _content_to_restore(path: Path, before: Baseline) -> SavedFile | None:
+    """Return the earlier content of a file, or else its harmless settings; None if neither exists.
+
+    A pointer that is unchanged itself is not restored: what is on its way was exchanged.
+    """
+    saved = before.saved.get(path)
+    if saved is None or path.name.casefold() != "commondir":
+        return saved or _harmless_remainder(path, before)
+    return None if read_content(path, MAX_SAVED_FILE_BYTES) == saved.content else saved
+
+
 def _pointers(directory: Path, names: Sequence[str]) -> list[PathDigest]:
     paths = [directory / name for name in names if name.casefold() == "commondir"]
-    return [PathDigest(path, digest_path(path)) for path in paths]
+    return [PathDigest(path, f"{digest_path(path)} {common_directory(directory)}") for path in paths]
 
 
 def _bytes_left(saved: Mapping[Path, SavedFile]) -> int:
