@@ -90,3 +90,21 @@ def test_a_worktree_and_a_submodule_count_from_their_own_top(tree: Path) -> None
 def test_nothing_else_is_found(tree: Path, text: str) -> None:
     (tree / ".git/config").write_text(text)
     assert named(tree) == NamedPrograms()
+
+
+def test_case_atk_f11_what_a_hook_leads_to_is_found_symlink_by_symlink(tree: Path) -> None:
+    (tree / ".git/hooks").mkdir()
+    (tree / "scripts/v1").mkdir(parents=True)
+    (tree / "scripts/v1/check").touch()
+    (tree / "scripts/current").symlink_to("v1")
+    (tree / ".git/hooks/pre-commit").symlink_to("../../scripts/current/check")
+    (tree / ".git/hooks/pre-push").touch()
+    found = named(tree).files
+    assert {tree / "scripts/current/check", tree / "scripts/v1/check"} <= set(found)
+    assert tree / ".git/hooks/pre-push" not in found
+
+
+def test_case_atk_f11_a_directory_of_hooks_that_is_a_symlink_is_found(tree: Path) -> None:
+    (tree / "scripts").mkdir()
+    (tree / ".git/hooks").symlink_to("../scripts")
+    assert tree / "scripts" in named(tree).directories

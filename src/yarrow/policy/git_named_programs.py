@@ -1,4 +1,4 @@
-"""Programs and hook directories in a workspace that are named by the user's git configuration."""
+"""Programs and hook directories in a workspace that the user's git configuration names or hooks lead to."""
 
 import os
 import posixpath
@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
@@ -16,6 +17,7 @@ from yarrow.policy.git_global_config import global_config_files
 from yarrow.policy.git_state import work_tree_of
 from yarrow.policy.sandbox.git_directories import common_directory
 from yarrow.policy.sandbox.git_files import git_directory_of
+from yarrow.policy.sandbox.symlink_chain import follow_symlinks
 
 MAX_REPOSITORIES = 64
 """Maximum repositories whose configuration is read, in the given order."""
@@ -57,7 +59,10 @@ class NamedPrograms(Struct, frozen=True):
 
 
 def find_named_programs(git_directories: Iterable[Path], roots: Sequence[Path], home: Path) -> NamedPrograms:
-    """Return the paths below `roots` named by the configurations of git directories, of the user and of the system."""
+    """Return the paths below `roots` named by the configurations of git directories, of the user and of the system.
+
+    The targets of hooks that are symlinks are included.
+    """
     shared = list(_read_all(global_config_files(home), home))
     files: dict[Path, None] = {}
     directories: dict[Path, None] = {}
@@ -71,7 +76,22 @@ def find_named_programs(git_directories: Iterable[Path], roots: Sequence[Path], 
             elif _is_in(setting, COMMANDS):
                 words = _words_that_are_paths(setting, tree)
                 files |= dict.fromkeys(path for word in words for path in _places(word, tree, roots, home=home))
+        hooks = _linked_hooks(common / "hooks")
+        (directories if os.path.islink(common / "hooks") else files).update(  # noqa: PTH114 (never raises)
+            dict.fromkeys(path for link in hooks for path in _places(link, tree, roots, home=home))
+        )
     return NamedPrograms(tuple(files)[:MAX_PATHS], tuple(directories)[:MAX_PATHS])
+
+
+def _linked_hooks(hooks: Path) -> Iterator[str]:
+    """Yield the path of each hook that is a symlink, or of the directory if it is one, symlink by symlink."""
+    if os.path.islink(hooks):  # noqa: PTH114 (never raises)
+        yield from follow_symlinks(str(hooks))
+        return
+    with suppress(OSError), os.scandir(hooks) as entries:
+        for entry in islice(entries, MAX_PATHS):
+            if entry.is_symlink():
+                yield from follow_symlinks(entry.path)
 
 
 def git_directories_at(roots: Iterable[Path]) -> Iterator[Path]:
