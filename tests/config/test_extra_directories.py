@@ -16,7 +16,7 @@ def test_case_RB_02_a_file_is_refused_with_its_line(tmp_path: Path, entry: str) 
     (home / "notes.md").write_text("precious\n")
     text = entry.replace("{home}", str(home))
     (home / ".yarrow/config.json").write_text(f'{{\n  "workspace": {{\n    "extra": ["~",\n      "{text}"]\n  }}\n}}\n')
-    with pytest.raises(ConfigError, match=r"config\.json:4: workspace\.extra holds .*notes\.md', which is not a dir"):
+    with pytest.raises(ConfigError, match=r"config\.json:4: workspace\.extra: .*notes\.md' is not a dir"):
         load_settings(home=home, cwd=cwd, environment={}, overrides={})
     assert (home / "notes.md").read_text() == "precious\n"
 

@@ -276,7 +276,7 @@ async def test_a_command_prints_the_key(server: ChatServer) -> None:
         ("echo locked >&2; exit 3", "failed with exit status 3: locked"),
         ("true", "printed no key"),
         ("echo a; echo b", "more than one line"),
-        ("head -c 200000 /dev/zero | tr '\\0' a", "no key"),
+        ("head -c 200000 /dev/zero | tr '\\0' a", "not a key"),
         ("no-such-program-at-all", "failed with exit status 127"),
     ],
 )

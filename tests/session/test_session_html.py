@@ -408,7 +408,7 @@ def test_changes_waiting_texts_and_unknown_kinds_are_told() -> None:
         "model: other",
         "Denied by the user: bash (<b>no sandbox) “use make”",
         "Not sent",
-        "Waits for",
+        "Queued",
         "text of returned",
         "text of waiting",
         "it came",

@@ -570,7 +570,7 @@ def test_two_branches_of_one_batch_become_one_whole_batch(save: Save) -> None:
 
 def test_there_must_be_something_to_merge(save: Save) -> None:
     whole = save(lines(message("a", message_id="a"), message("b", message_id="b")))
-    with pytest.raises(InvalidArgument, match="other_session_id: s1 is this session"):
+    with pytest.raises(InvalidArgument, match="other_session_id: cannot merge s1 into itself"):
         merge(whole, whole, new_id="s3", synthesis=SYNTHESIS)
     beginning = made(save, branch(whole, 0, new_id="s2", timestamp=NOW))
     with pytest.raises(InvalidArgument, match="other_session_id: s2 has no messages that this session lacks"):

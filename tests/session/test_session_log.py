@@ -80,7 +80,7 @@ async def test_opening_what_is_not_there(tmp_path: Path, disk: Disk) -> None:
     with pytest.raises(NotFound):
         await SessionLog.open(tmp_path / "s1.jsonl", sync="message", disk=disk)
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="cannot be opened"):
+    with pytest.raises(StorageError, match="cannot open the session"):
         await SessionLog.open(tmp_path / "file" / "s1.jsonl", sync="message", disk=disk)
     log = await new_log(tmp_path / "s2.jsonl", disk)
     log.path.unlink()

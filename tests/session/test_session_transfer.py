@@ -79,7 +79,7 @@ def test_a_file_that_went_away_is_told(tmp_path: Path) -> None:
     path = write_session(tmp_path / "s1.jsonl", header(), message("one"))
     loaded = load_session(path)
     path.unlink()
-    with pytest.raises(StorageError, match=r"s1\.jsonl cannot be read"):
+    with pytest.raises(StorageError, match=r"cannot read .*s1\.jsonl"):
         list(export_lines(loaded, lambda _: None))
 
 

@@ -178,24 +178,24 @@ def test_any_text_of_exceptions_is_read(tokens: list[str]) -> None:
             "socks5://u:hunter2@s:1080",
             "ALL_PROXY is a socks5:// proxy, which is not supported: use an",
         ),
-        ("SOCKS5H://s:1080", "names a socks5h:// proxy,"),
+        ("SOCKS5H://s:1080", "is a socks5h:// proxy,"),
         ("socks4://s", "http:// or https:// one, or add model.test to NO_PROXY"),
         ("ftp://s", "a ftp:// proxy"),
         ("http://", "is not a proxy URL: use http://HOST:PORT"),
-        ("//p://x", "ALL_PROXY is not the URL"),
-        ("://x", "ALL_PROXY is not the URL"),
-        ("http://p:0", "ALL_PROXY is not the URL"),
-        ("http://p:99999", "is not the URL"),
-        ("http://p:x", "is not the URL"),
-        ("http://u:hunter2/x@p:1", "ALL_PROXY is not the URL"),
+        ("//p://x", "ALL_PROXY is not a proxy URL"),
+        ("://x", "ALL_PROXY is not a proxy URL"),
+        ("http://p:0", "ALL_PROXY is not a proxy URL"),
+        ("http://p:99999", "is not a proxy URL"),
+        ("http://p:x", "is not a proxy URL"),
+        ("http://u:hunter2/x@p:1", "ALL_PROXY is not a proxy URL"),
         ("http://u:hunter2#x@p:1", "special characters percent-encoded"),
-        ("http://[::1", "is not the URL"),
-        ("http://u:hunter2", "is not the URL"),
-        ("http://p q:1", "is not the URL"),
-        ("http://p\t:1", "is not the URL"),
-        ("http://p\r\nx-evil:1", "is not the URL"),
-        ("http://p\xe9:1", "is not the URL"),
-        ("http://hunter2@", "ALL_PROXY is not the URL"),
+        ("http://[::1", "is not a proxy URL"),
+        ("http://u:hunter2", "is not a proxy URL"),
+        ("http://p q:1", "is not a proxy URL"),
+        ("http://p\t:1", "is not a proxy URL"),
+        ("http://p\r\nx-evil:1", "is not a proxy URL"),
+        ("http://p\xe9:1", "is not a proxy URL"),
+        ("http://hunter2@", "ALL_PROXY is not a proxy URL"),
     ],
 )
 async def test_a_proxy_that_cannot_be_used_is_told_when_it_is_needed(value: str, words: str) -> None:
@@ -243,7 +243,7 @@ def test_credentials_are_decoded_and_never_shown(userinfo: str, credentials: byt
     assert route.proxy is not None
     assert route.proxy.authorization == f"Basic {b64encode(credentials).decode()}"
     assert repr(route) == (
-        "Route(origin=Origin(scheme='http', host='model.test', port=80), proxy=the proxy p:1 (of http_proxy))"
+        "Route(origin=Origin(scheme='http', host='model.test', port=80), proxy=the proxy p:1 (from http_proxy))"
     )
 
 

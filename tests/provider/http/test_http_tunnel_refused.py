@@ -120,7 +120,7 @@ async def test_a_proxy_that_is_not_there() -> None:
         port = server.getsockname()[1]
     async with behind(f"http://{QUOTED}@127.0.0.1:{port}", "ALL_PROXY") as client:
         error = await failure(client)
-    assert error.message == f"cannot connect to the proxy 127.0.0.1:{port} (of ALL_PROXY): connection refused"
+    assert error.message == f"cannot connect to the proxy 127.0.0.1:{port} (from ALL_PROXY): connection refused"
     assert (error.code, error.retryable) == (Code.UNREACHABLE, True)
 
 
@@ -130,5 +130,5 @@ async def test_an_https_proxy_that_speaks_http() -> None:
         behind(f"https://127.0.0.1:{proxy.port}") as client,
     ):
         error = await failure(client)
-    assert f"with the proxy 127.0.0.1:{proxy.port} (of https_proxy) failed" in error.message
+    assert f"with the proxy 127.0.0.1:{proxy.port} (from https_proxy) failed" in error.message
     assert "is it http instead of https?" in error.message

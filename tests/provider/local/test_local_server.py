@@ -234,7 +234,7 @@ async def test_no_template(machine: Machine) -> None:
     settings = LocalSettings(str(machine.model("good")), chat_template="/nowhere/my.jinja")
     message = await refusal(settings)
     assert message.startswith("cannot read chatTemplate '/nowhere/my.jinja' (")
-    assert message.endswith("): name 'yarrow-tools' or the path of a Jinja file")
+    assert message.endswith("): use 'yarrow-tools' or the path of a Jinja file")
 
 
 async def test_the_extra_is_not_installed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
