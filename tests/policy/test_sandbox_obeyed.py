@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from sandboxed import Corner
 
-from yarrow.policy.startup_files import find_startup_files
+from yarrow.policy.startup_files import find_startup_files, protectable_files
 from yarrow.policy.workspace import Refused, Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -157,3 +157,32 @@ def test_case_rs_s3_programs_of_a_key_command(
     (tmp_path / "bin").mkdir()
     found = find_startup_files((), [command.format(root=tmp_path)], {"PATH": str(tmp_path)})
     assert [path.name for path in found if path.is_relative_to(tmp_path)] == names
+
+
+@pytest.mark.parametrize("script", ["getkey.py", "getkey", "deep/getkey.sh"])
+async def test_what_a_script_of_a_key_command_loads_stays_as_it_is(place: Corner, script: str) -> None:
+    path = put(place.workspace / "tools" / script)
+    path.chmod(0o755 if script == "getkey" else 0o644)
+    beside = path.with_name("json.py")
+    (place.workspace / "way.py").symlink_to(path)
+    place.own()
+    for named in (path, place.workspace / "way.py"):
+        files = find_startup_files((), [f"python3 {named} | tr -d x"], {"PATH": "/usr/bin"})
+        made = replace(place.box, write_protected=protectable_files(files, place.box.writable))
+        if named.is_symlink():  # its own directory is the root of the workspace, where it can be replaced
+            made = replace(made, write_protected=tuple(one for one in made.write_protected if one != named))
+        output, _ = await replace(place, given=made).run(f"echo evil > {beside}; rm -f {path}; echo ran > other")
+        assert output.count("Read-only file system") == 2
+        assert path.read_text() == MINE
+        assert not beside.exists()
+        workspace = replace(Workspace.make(place.workspace), startup_files=made.write_protected)
+        assert isinstance(workspace.resolve_write(beside), Refused)
+        assert isinstance(workspace.resolve_write(place.workspace / "other"), Path)
+
+
+def test_no_directory_is_protected_that_is_a_workspace_or_contains_one(tmp_path: Path) -> None:
+    root = Path(os.path.realpath(tmp_path))
+    files = (put(root / "a/key.py"), root / "a", root, root / "a/b")
+    assert protectable_files(files, [root / "a/b"]) == (root / "a/key.py",)
+    (root / "a/.git").mkdir()
+    assert find_startup_files((), [f"python3 {root}/a/key.py"], {"PATH": ""}) == (root / "a/key.py",)

@@ -26,6 +26,8 @@ EXECUTED_PATHS = (
     *(".hg/hgrc", ".hg/hgrc-not-shared", ".jj/repo/config.toml", ".husky", ".githooks", ".hooks"),
     *(".pre-commit-config.yaml", ".pre-commit-config.yml", "lefthook.yml", "lefthook-local.yml", ".lefthook.yml"),
     ".lefthook",
+    # Modules that every Python imports at its start if PYTHONPATH leads to them.
+    *("sitecustomize.py", "usercustomize.py"),
     # Debuggers and language servers that an editor starts.
     *(".gdbinit", ".lldbinit", ".cargo/config.toml", ".cargo/config"),
     # Continuous integration, which has secrets of its own.

@@ -15,6 +15,10 @@ MAX_PATHS = 512
 """Maximum paths protected by one service; later ones are ignored."""
 MAX_FILES = 1_000
 """Maximum files of one directory whose hard links are searched for."""
+SCRIPT_SUFFIXES = frozenset(
+    {".py", ".sh", ".bash", ".zsh", ".fish", ".js", ".cjs", ".mjs", ".ts", ".rb", ".pl", ".php", ".lua"}
+)
+"""Suffixes of scripts that an interpreter runs, whether or not they are executable themselves."""
 _WORD_SEPARATORS = re.compile(rf"""[\s;&|<>()`"'$={{}}{os.pathsep}]+""")
 """Shell characters that end a word that may be the path of a program."""
 
@@ -25,14 +29,20 @@ def find_startup_files(
     """Return the absolute paths of startup files, both as named and resolved.
 
     Startup files are `files` and the files named by words of shell `commands`: programs on PATH, and paths, resolved
-    against the home.
+    against the home; also the directories of named scripts, which load what lies beside them.
     """
-    named = (path for command in commands for word in _words(command) for path in _files_named_by(word, environment))
+    named = [path for command in commands for word in _words(command) for path in _files_named_by(word, environment)]
     found: dict[Path, None] = {}
-    for file in (*files, *named):
+    for file in (*files, *named, *(directory for path in named for directory in _directories_of_script(path))):
         with suppress(OSError, ValueError):  # a name that is too long or contains NUL
             found |= dict.fromkeys((Path(os.path.abspath(file)), Path(real_path(file))))  # noqa: PTH100 (`..`)
     return tuple(found)[:MAX_PATHS]
+
+
+def protectable_files(files: Iterable[Path], roots: Iterable[Path]) -> tuple[Path, ...]:
+    """Return the startup files except directories that contain a root, in which nothing could be written any more."""
+    tops = tuple(roots)
+    return tuple(file for file in files if not any(root.is_relative_to(file) for root in tops))
 
 
 def files_at(path: Path) -> Iterator[Path]:
@@ -73,3 +83,17 @@ def _files_named_by(word: str, environment: Mapping[str, str]) -> Iterator[Path]
         path = Path.home() / Path(word).expanduser()
         if not path.is_dir():
             yield path
+
+
+def _directories_of_script(path: Path) -> Iterator[Path]:
+    """Yield the directories from which a script loads others: its own, and that of the file it is a symlink to.
+
+    The home, a directory above it and the top of a repository are too much to protect.
+    """
+    with suppress(OSError, ValueError):
+        if path.suffix not in SCRIPT_SUFFIXES and not os.access(path, os.X_OK):
+            return
+        home = Path(real_path(Path.home()))
+        for directory in {path.absolute().parent, Path(real_path(path)).parent}:
+            if not home.is_relative_to(real_path(directory)) and not os.path.lexists(directory / ".git"):
+                yield directory

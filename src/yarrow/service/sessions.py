@@ -24,6 +24,7 @@ from yarrow.policy.environment import ProviderKeys
 from yarrow.policy.permission.decision import describe_unknown_tools
 from yarrow.policy.permission.path_rules import find_denied_paths
 from yarrow.policy.sandbox.session_tmp import SessionTmp
+from yarrow.policy.startup_files import protectable_files
 from yarrow.policy.workspace import Workspace
 from yarrow.prompt.skills import find_skill_directories
 from yarrow.provider.base import ProviderInfo
@@ -269,7 +270,7 @@ class Sessions:
             workspace,
             protected=dependencies.protected_files,
             write_protected=dependencies.write_protected_dirs(entry.cwd),
-            startup_files=dependencies.startup_files,
+            startup_files=protectable_files(dependencies.startup_files, workspace.writable),
             secrets=dependencies.secret_files(),
         )
         if entry.state.header.dry_run:
