@@ -131,7 +131,7 @@ MUTANTS = (
     Mutant(
         "5",
         "an answer that was cut is taken for a whole one",
-        "provider/chat_completions/decoder.py",
+        "provider/answer_decoder.py",
         "        if not self.complete:\n            sentence",
         "        if False:\n            sentence",
         "tests/service/test_provider_faults.py",

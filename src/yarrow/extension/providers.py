@@ -155,7 +155,7 @@ def _check_call(call: ToolCall) -> ToolCall:
         call = replace(call, arguments="{}", invalid_arguments=call.invalid_arguments or call.arguments)
     if call.id:
         return call
-    from yarrow.provider.chat_completions.tool_calls import new_call_id
+    from yarrow.provider.tool_calls import new_call_id
 
     return replace(call, id=new_call_id())
 

@@ -20,11 +20,17 @@ class EventBuffer:
 
     def add_text(self, text: str) -> None:
         """Add a delta of the answer."""
-        self._add(text, None)
+        if self._opaque is not None:
+            self._start_piece(None)
+        self._pending.append(text)
+        self._size += len(text)
 
-    def add_thinking(self, text: str, opaque: str) -> None:
+    def add_thinking(self, text: str, opaque: str = "") -> None:
         """Add a delta of thinking; different opaque data starts a new piece."""
-        self._add(text, opaque)
+        if self._opaque != opaque:
+            self._start_piece(opaque)
+        self._pending.append(text)
+        self._size += len(text)
 
     def add_event(self, piece: ProviderEvent) -> None:
         """Add a complete piece."""
@@ -33,11 +39,13 @@ class EventBuffer:
 
     def flush_if_full(self) -> None:
         """Emit the pending text if it is long enough; called before waiting for bytes."""
-        if self._size >= self._chunk_size:
+        if self._pending and self._size >= self._chunk_size:
             self.flush()
 
     def flush(self) -> None:
         """Emit the pending text."""
+        if not self._pending:
+            return
         text = "".join(self._pending)
         self._pending.clear()
         self._size = 0
@@ -50,12 +58,9 @@ class EventBuffer:
         self._out.clear()
         return events
 
-    def _add(self, text: str, opaque: str | None) -> None:
-        if opaque != self._opaque:
-            self.flush()
-            self._opaque = opaque
-        self._pending.append(text)
-        self._size += len(text)
+    def _start_piece(self, opaque: str | None) -> None:
+        self.flush()
+        self._opaque = opaque
 
 
 MAX_FIGURE_TOKENS = 1 << 50

@@ -24,8 +24,8 @@ from yarrow.provider.base import (
     ThinkingPiece,
     UsagePiece,
 )
-from yarrow.provider.chat_completions.tool_calls import MAX_CALLS, new_call_id
 from yarrow.provider.stream_framing import is_json_object
+from yarrow.provider.tool_calls import MAX_CALLS, new_call_id
 
 OPENING_TAG = "<tool_call>"
 CLOSING_TAG = "</tool_call>"

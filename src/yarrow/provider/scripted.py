@@ -24,10 +24,10 @@ from yarrow.provider.base import (
     UsagePiece,
 )
 from yarrow.provider.chat_completions.request import encode_chat_request
-from yarrow.provider.chat_completions.tool_calls import new_call_id
 from yarrow.provider.history import Target
 from yarrow.provider.rules import violations
 from yarrow.provider.stream_framing import is_json_object
+from yarrow.provider.tool_calls import new_call_id
 
 
 class SayStep(Struct, frozen=True):

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
-from typing import Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -11,6 +10,7 @@ from msgspec.structs import replace
 
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
+from yarrow.provider.answer_decoder import FrameDecoder
 from yarrow.provider.backend_errors import Backend, ErrorResponse, make_response_error
 from yarrow.provider.base import ProviderEvent
 from yarrow.provider.http.client import MAX_ERROR_BODY_BYTES, HttpClient, HttpRequest, HttpResponse, Timeouts
@@ -60,44 +60,6 @@ LINGER_SECONDS = 0.1
 """Seconds to wait for the end of the body after the end mark, so that the connection can be reused."""
 
 
-class StreamDecoder(Protocol):
-    """Decoder of the bytes of one answer to events."""
-
-    failure: ProviderError | None
-    """Error that ended the answer; the events before it were returned."""
-    done: bool
-    """The stop has been emitted, so no more events can come."""
-
-    @property
-    def progress(self) -> int:
-        """Number of pieces of content so far."""
-        ...
-
-    @property
-    def complete(self) -> bool:
-        """The answer is complete, so that a later failure does not affect it."""
-        ...
-
-    def feed(self, data: bytes) -> list[ProviderEvent]:
-        """Return the events that the bytes complete."""
-        ...
-
-    def end(self) -> list[ProviderEvent]:
-        """Return the remaining events at the end of the body."""
-        ...
-
-
-class WholeBodyDecoder(StreamDecoder, Protocol):
-    """A decoder for a format whose answer may also be one JSON object."""
-
-    def take(self, event: bytes) -> list[ProviderEvent]:
-        """Return the events of such a body."""
-        ...
-
-
-D = TypeVar("D", bound=StreamDecoder)
-
-
 class Endpoint(Struct, frozen=True):
     """Address of a server and how to use it; `base` has no trailing slash, `headers` are the configured ones."""
 
@@ -124,8 +86,8 @@ class Transport:
     async def stream(
         self,
         request: HttpRequest,
-        decoder: D,
-        read: Callable[[HttpResponse, D, "StallTimer"], AsyncGenerator[ProviderEvent]],
+        decoder: FrameDecoder,
+        read: Callable[[HttpResponse, FrameDecoder, "StallTimer"], AsyncGenerator[ProviderEvent]],
     ) -> AsyncGenerator[ProviderEvent]:
         """Send a request and yield its answer; ends with a stop or raises ProviderError."""
         async with self._http.send(request) as response:
@@ -216,7 +178,7 @@ class StallTimer:
 
 
 async def read_stream(
-    response: HttpResponse, decoder: StreamDecoder, watch: StallTimer
+    response: HttpResponse, decoder: FrameDecoder, watch: StallTimer
 ) -> AsyncGenerator[ProviderEvent]:
     """Yield events until the answer is done, has failed, or the body ends."""
     try:
@@ -233,14 +195,14 @@ async def read_stream(
 
 
 def read_stream_or_body(
-    response: HttpResponse, decoder: WholeBodyDecoder, watch: StallTimer
+    response: HttpResponse, decoder: FrameDecoder, watch: StallTimer
 ) -> AsyncGenerator[ProviderEvent]:
     """Yield the same events, even if the server did not stream as requested."""
     is_whole = response.headers.get("content-type", "").startswith("application/json")
     return _read_body(response, decoder) if is_whole else read_stream(response, decoder, watch)
 
 
-async def _read_body(response: HttpResponse, decoder: WholeBodyDecoder) -> AsyncGenerator[ProviderEvent]:
+async def _read_body(response: HttpResponse, decoder: FrameDecoder) -> AsyncGenerator[ProviderEvent]:
     for event in decoder.take(await response.read(MAX_BODY_BYTES)):
         yield event
 

@@ -9,8 +9,8 @@ from yarrow.errors import Code, ProviderError
 from yarrow.message import StopReason, ToolCall, Usage
 from yarrow.provider.backend_errors import Backend
 from yarrow.provider.base import CallPiece, OpaquePiece, StopPiece, TextPiece, ThinkingPiece, UsagePiece
-from yarrow.provider.chat_completions.tool_calls import MAX_CALLS
 from yarrow.provider.gemini.decoder import GeminiDecoder
+from yarrow.provider.tool_calls import MAX_CALLS
 
 
 def chunk(*parts: dict[str, Any], finish: str | None = None, **more: Any) -> GenerateContentResponse:

@@ -1,16 +1,19 @@
 """Decoder of chat-completions streams to uniform events."""
 
 from collections.abc import Iterable
+from typing import Any
 
-from yarrow.errors import Code, ProviderError
-from yarrow.message import StopReason
+import msgspec
+
+from yarrow.message import StopReason, ToolCall
+from yarrow.provider.answer_decoder import FrameDecoder
 from yarrow.provider.backend_errors import Backend, make_event_error
-from yarrow.provider.base import CallPiece, OpaquePiece, ProviderEvent, StopPiece, UsagePiece
-from yarrow.provider.chat_completions.chunk import ChatDelta, ChatUsage, Choice, TextPart, parse_chunk
-from yarrow.provider.chat_completions.opaque_fields import OpaqueFields, get_thinking
-from yarrow.provider.chat_completions.tool_calls import ToolCallAssembler
+from yarrow.provider.base import CallPiece, OpaquePiece
+from yarrow.provider.chat_completions.chunk import CallDelta, ChatDelta, ChatUsage, TextPart, parse_chunk
+from yarrow.provider.chat_completions.opaque_fields import OpaqueFields, encode_fields, get_call_fields, get_thinking
 from yarrow.provider.event_buffer import EventBuffer
 from yarrow.provider.stream_framing import SseDecoder
+from yarrow.provider.tool_calls import MAX_CALLS, OpenCall, ToolCallAssembler
 
 _NORMAL_FINISHES = frozenset({"", "stop", "tool_calls", "function_call", "end", "eos"})
 """Finish reasons of a model that ended normally; the empty one is an end mark without a reason."""
@@ -22,74 +25,29 @@ _STOP_REASONS = {
 }
 
 
-class ChatDecoder:
-    """Decoder of one answer: call `feed` with what each read of the socket returned, then `end`.
-
-    Deltas of one feed are joined into one piece; with `chunk_size` they are joined further, until a piece has that many
-    characters or another kind of event arrives. Calls, usage and the stop come together at the end.
-    """
+class ChatDecoder(FrameDecoder):
+    """Decoder of one answer in chat completions; calls, usage and the stop come together at the end."""
 
     def __init__(self, backend: Backend, *, chunk_size: int = 0) -> None:
-        self.complete = False
-        """The answer is complete: a finish reason or the end mark was seen."""
-        self.done = False
-        """The stop has been emitted, so no more events can come."""
-        self.failure: ProviderError | None = None
-        """Error that ended the answer; the events before it were returned."""
-        self.progress = 0
-        """Number of pieces of content so far: text, thinking, parts of calls and usage."""
-        self._backend = backend
-        self._sse = SseDecoder()
-        self._events = EventBuffer(chunk_size)
-        self._calls = ToolCallAssembler(backend)
+        super().__init__(backend, SseDecoder(), EventBuffer(chunk_size))
+        self._calls = CallFragments(backend)
         self._opaque = OpaqueFields()
         self._usage = ChatUsage()
         self._finish_reason = ""
 
-    def feed(self, data: bytes) -> list[ProviderEvent]:
-        """Return the events that the bytes complete."""
-        try:
-            self._take_events(self._sse.feed(data))
-        except ProviderError as error:
-            self._fail(error)
-        self._events.flush_if_full()
-        return self._events.take_events()
-
-    def take(self, event: bytes) -> list[ProviderEvent]:
-        """Return the events completed by the data of one event, for a body that is not a stream."""
-        try:
-            self._take_events([event])
-        except ProviderError as error:
-            self._fail(error)
-        return self._events.take_events()
-
-    def end(self) -> list[ProviderEvent]:
-        """Return the remaining events at the end of the body; one that ended too early fails with STREAM_TRUNCATED."""
-        try:
-            self._take_events(self._sse.end())
-            if not self.done and self.failure is None:
-                self._end_answer()
-        except ProviderError as error:
-            self._fail(error)
-        return self._events.take_events()
-
-    def _take_events(self, events: list[bytes]) -> None:
-        for event in events:
-            if self.done or self.failure is not None:
-                return
-            if event[:1] != b"{" and event.strip() == b"[DONE]":
-                self.complete = True
-                self._end_answer()
-                return
-            chunk = parse_chunk(event, self._backend)
-            if chunk.error or chunk.object == "error":
-                raise make_event_error(event, self._backend)
-            self._usage.add(chunk)
-            self.progress += chunk.usage is not None
-            if chunk.choices:
-                self._take_choice(chunk.choices[0])
-
-    def _take_choice(self, choice: Choice) -> None:
+    def _take_frame(self, frame: bytes) -> None:
+        if frame[:1] != b"{" and frame.strip() == b"[DONE]":
+            self.complete = True
+            self._end_answer()
+            return
+        chunk = parse_chunk(frame, self._backend)
+        if chunk.error or chunk.object == "error":
+            raise make_event_error(frame, self._backend)
+        self._usage.add(chunk)
+        self.progress += chunk.usage is not None
+        if not chunk.choices:
+            return
+        choice = chunk.choices[0]
         delta = choice.delta or choice.message
         if delta is not None:
             self._take_delta(delta)
@@ -114,10 +72,7 @@ class ChatDecoder:
             self._opaque.add(delta)
 
     def _end_answer(self) -> None:
-        """Emit everything held until the end."""
-        if not self.complete:
-            sentence = f"{self._backend.name} ended its answer before it was complete"
-            raise ProviderError(Code.STREAM_TRUNCATED, sentence, retryable=True)
+        self._check_complete()
         self._events.flush()
         natural = self._finish_reason in _NORMAL_FINISHES
         calls = self._calls.finish(natural=natural)
@@ -125,18 +80,101 @@ class ChatDecoder:
             self._events.add_event(OpaquePiece(opaque))
         for call in calls:
             self._events.add_event(CallPiece(call))
-        if usage := self._usage.usage():
-            self._events.add_event(UsagePiece(usage))
         usual = StopReason.TOOL_USE if calls else StopReason.END_TURN
-        self._events.add_event(
-            StopPiece(usual if natural else _STOP_REASONS.get(self._finish_reason, StopReason.OTHER))
+        self._finish(
+            self._usage.usage(), usual if natural else _STOP_REASONS.get(self._finish_reason, StopReason.OTHER)
         )
-        self.done = True
-
-    def _fail(self, error: ProviderError) -> None:
-        self._events.flush()
-        self.failure = error
 
 
 def _join_parts(parts: Iterable[TextPart]) -> str:
     return "".join(part.text for part in parts if part.text)
+
+
+class _OpenChatCall(OpenCall):
+    """A call, with its position in the answer."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__()
+        self.index = index
+        self.fields: dict[str, Any] = {}
+        """Opaque fields that a gateway attached."""
+
+
+class CallFragments:
+    """Calls of one answer, in fragments that name their call by index or id, or not at all."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._assembler = ToolCallAssembler(backend)
+        self._calls: list[_OpenChatCall] = []
+        self._by_index: dict[int, _OpenChatCall] = {}
+
+    def add(self, delta: CallDelta) -> None:
+        """Add one fragment."""
+        function = delta.function
+        name = (function.name or "") if function else ""
+        arguments = _arguments_text(function.arguments) if function else ""
+        call_id = str(delta.id) if delta.id is not None else ""
+        call = self._find(delta.index, call_id)
+        # Joining the fragments is expensive, so compare only text that could be an object of its own.
+        starts_object = arguments.lstrip()[:1] == "{"
+        if (
+            call is None
+            or _is_other_call(call, call_id)
+            or (starts_object and name and not call_id and call.is_whole())
+        ):
+            call = self._open(delta.index)
+        elif starts_object and call_id == call.id and arguments == call.arguments and call.is_whole():
+            return  # a repetition of the whole call
+        call.id = call_id or call.id
+        call.name = name or call.name
+        call.fields |= get_call_fields(delta)
+        if arguments:
+            self._assembler.append(call, arguments)
+
+    def finish(self, *, natural: bool) -> list[ToolCall]:
+        """Return the calls in the order of their indexes, without truncated ones.
+
+        `natural` means that the model ended normally.
+        """
+        finished: list[ToolCall] = []
+        for call in sorted(self._calls, key=lambda call: call.index):
+            blank = not call.arguments.strip()
+            if blank and not call.name:
+                continue
+            # A call without arguments may be truncated unless another call came after it.
+            ended = natural or (blank and call is not self._calls[-1])
+            if made := self._assembler.close(call, natural=ended, opaque=encode_fields(call.fields)):
+                finished.append(made)
+        return finished
+
+    def _find(self, index: int | None, call_id: str) -> _OpenChatCall | None:
+        if index is not None:
+            return self._by_index.get(index)
+        if call_id:
+            return next((call for call in self._calls if call.id == call_id), None) or self._find_without_id()
+        return self._calls[-1] if self._calls else None
+
+    def _find_without_id(self) -> _OpenChatCall | None:
+        """Return the last call if its id may still arrive."""
+        last = self._calls[-1] if self._calls else None
+        return last if last is not None and not last.id else None
+
+    def _open(self, index: int | None) -> _OpenChatCall:
+        if len(self._calls) == MAX_CALLS:
+            raise self._assembler.refuse(f"more than {MAX_CALLS} tool calls in one answer")
+        position = index if index is not None else len(self._calls)
+        call = _OpenChatCall(position)
+        self._calls.append(call)
+        self._by_index[position] = call
+        return call
+
+
+def _is_other_call(call: OpenCall, call_id: str) -> bool:
+    """Return whether a fragment belongs to another call: some proxies use the same index for all calls."""
+    return bool(call_id and call.id) and call_id != call.id
+
+
+def _arguments_text(arguments: str | dict[str, Any] | None) -> str:
+    if isinstance(arguments, dict):
+        return msgspec.json.encode(arguments).decode()
+    return arguments or ""

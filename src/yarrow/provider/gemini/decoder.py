@@ -8,13 +8,13 @@ from msgspec import Struct
 
 from yarrow.errors import Code, ProviderError
 from yarrow.message import StopReason, ToolCall
+from yarrow.provider.answer_decoder import AnswerDecoder
 from yarrow.provider.backend_errors import Backend
-from yarrow.provider.base import CallPiece, OpaquePiece, ProviderEvent, StopPiece, ThinkingPiece, UsagePiece
+from yarrow.provider.base import CallPiece, OpaquePiece, ProviderEvent, ThinkingPiece
 from yarrow.provider.body import replace_surrogates
-from yarrow.provider.chat_completions.tool_calls import MAX_CALLS, new_call_id
 from yarrow.provider.event_buffer import EventBuffer, UsageAccumulator
 from yarrow.provider.gemini.part_metadata import PartMetadata, encode_metadata
-from yarrow.provider.stream_framing import is_json_object
+from yarrow.provider.tool_calls import ToolCallAssembler
 
 
 class FunctionCall(Struct, frozen=True, gc=False):
@@ -99,25 +99,18 @@ _FAILURE_REASONS = {
 """Finish reasons that report a failure: the error code, what the model did, and whether a retry may help."""
 
 
-class GeminiDecoder:
-    """Decoder of one answer: call `take` with each chunk, then `end`.
+class GeminiDecoder(AnswerDecoder):
+    """Decoder of one answer: call `take` with each chunk, then `end`; both raise what ends the answer.
 
-    Deltas of one chunk are joined into one piece; with `chunk_size` they are joined further, until a piece has that
-    many characters or another kind of event arrives. A signature follows the text that it signs.
+    A signature follows the text that it signs.
     """
 
     def __init__(self, backend: Backend, *, chunk_size: int = 0) -> None:
-        self._backend = backend
-        self._reason = ""
-        self._ids: set[str] = set()
-        self._has_output = False
+        super().__init__(backend, EventBuffer(chunk_size))
+        self._calls = ToolCallAssembler(backend)
         self._usage = UsageAccumulator()
-        self._events = EventBuffer(chunk_size)
-
-    @property
-    def complete(self) -> bool:
-        """The answer is complete: a finish reason was seen."""
-        return bool(self._reason)
+        self._has_output = False
+        self._reason = ""
 
     def take(self, given: object) -> list[ProviderEvent]:
         """Return the events in a chunk. Raises MALFORMED_RESPONSE and MALFORMED_TOOL_CALL."""
@@ -125,7 +118,9 @@ class GeminiDecoder:
         _add_counts(self._usage, chunk.usage_metadata)
         for part in _parts(chunk):
             self._take_part(part)
-        self._reason = self._reason or _find_reason(chunk)
+        if not self._reason and (reason := _find_reason(chunk)):
+            self._reason = reason
+            self.complete = True
         self._events.flush_if_full()
         return self._events.take_events()
 
@@ -133,23 +128,15 @@ class GeminiDecoder:
         """Return the remaining events of a complete answer. Raises STREAM_TRUNCATED, or the error that a finish reason
         reports.
         """
-        if not self._reason:
-            sentence = f"{self._backend.name} ended its answer before it was complete"
-            raise ProviderError(Code.STREAM_TRUNCATED, sentence, retryable=True)
+        self._check_complete()
         if failure := _FAILURE_REASONS.get(self._reason):
             code, what, passing = failure
             raise ProviderError(code, f"{self._backend.name} {what} ({self._reason}): try again", retryable=passing)
         if self._reason == "STOP" and not self._has_output:
             sentence = f"{self._backend.name} returned an empty answer"
             raise ProviderError(Code.EMPTY_RESPONSE, sentence, retryable=True)
-        events = self.flush()
-        if usage := self._usage.usage():
-            events.append(UsagePiece(usage))
-        return [*events, StopPiece(self._stop())]
-
-    def flush(self) -> list[ProviderEvent]:
-        """Return the pending text, for example before a failure."""
         self._events.flush()
+        self._finish(self._usage.usage(), self._stop())
         return self._events.take_events()
 
     def _take_part(self, part: GeminiPart) -> None:
@@ -171,35 +158,20 @@ class GeminiDecoder:
                 self._events.add_event(OpaquePiece(encode_metadata(PartMetadata(signature, length=len(text)))))
 
     def _make_call(self, call: FunctionCall, signature: bytes) -> ToolCall:
-        if not call.name:
-            raise self._refuse("a tool call without a name")
-        if len(self._ids) == MAX_CALLS:
-            raise self._refuse(f"more than {MAX_CALLS} tool calls in one answer")
         told = replace_surrogates(call.id or "")
-        if told in self._ids:
-            told = ""
-        call_id = told or new_call_id()
-        self._ids.add(call_id)
-        note = encode_metadata(PartMetadata(signature, told))
-        name, arguments = (
-            replace_surrogates(call.name),
-            replace_surrogates(json.dumps(call.args or {}, ensure_ascii=False, separators=(",", ":"))),
-        )
-        if is_json_object(arguments):
-            return ToolCall(call_id, name, arguments, opaque=note)
-        return ToolCall(call_id, name, invalid_arguments=arguments, opaque=note)
+        call_id = self._calls.choose_id(told)
+        note = encode_metadata(PartMetadata(signature, told if told == call_id else ""))
+        arguments = replace_surrogates(json.dumps(call.args or {}, ensure_ascii=False, separators=(",", ":")))
+        return self._calls.make(call_id, replace_surrogates(call.name or ""), arguments, opaque=note)
 
     def _stop(self) -> StopReason:
-        if self._reason == "STOP" and self._ids:
+        if self._reason == "STOP" and self._calls.count:
             return StopReason.TOOL_USE
         return (
             StopReason.CONTENT_FILTER
             if self._reason in _FILTER_REASONS
             else _STOP_REASONS.get(self._reason, StopReason.OTHER)
         )
-
-    def _refuse(self, what: str) -> ProviderError:
-        return ProviderError(Code.MALFORMED_TOOL_CALL, f"{self._backend.name} sent {what}", retryable=True)
 
 
 def _parts(chunk: GeminiChunk) -> list[GeminiPart]:

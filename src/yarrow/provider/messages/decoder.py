@@ -1,13 +1,10 @@
 """Decoder of the messages API's event stream."""
 
-import msgspec
-
-from yarrow.errors import Code, ProviderError
-from yarrow.message import StopReason, ToolCall
+from yarrow.message import StopReason
+from yarrow.provider.answer_decoder import FrameDecoder
 from yarrow.provider.backend_errors import Backend, make_event_error
-from yarrow.provider.base import CallPiece, OpaquePiece, ProviderEvent, StopPiece, TextPiece, ThinkingPiece, UsagePiece
-from yarrow.provider.chat_completions.tool_calls import MAX_ARGUMENTS, MAX_CALLS, new_call_id
-from yarrow.provider.event_buffer import UsageAccumulator
+from yarrow.provider.base import CallPiece, OpaquePiece, ProviderEvent, ThinkingPiece
+from yarrow.provider.event_buffer import EventBuffer, UsageAccumulator
 from yarrow.provider.messages.event import (
     MessagesBlock,
     MessagesDelta,
@@ -22,7 +19,8 @@ from yarrow.provider.messages.signatures import (
     encode_redacted_thinking,
     encode_signature,
 )
-from yarrow.provider.stream_framing import SseDecoder, is_json_object
+from yarrow.provider.stream_framing import SseDecoder
+from yarrow.provider.tool_calls import OpenCall, ToolCallAssembler
 
 _NORMAL_STOPS = {
     "end_turn": StopReason.END_TURN,
@@ -38,73 +36,30 @@ _CUT_STOPS = {
 }
 
 
-class MessagesDecoder:
-    """Decoder of one answer: call `feed` with what each read of the socket returned, then `end`.
+class MessagesDecoder(FrameDecoder):
+    """Decoder of one answer in the messages format, whose blocks are sequential.
 
-    Blocks are sequential. Deltas of one feed are joined into one piece; with `chunk_size` they are joined further,
-    until a piece has that many characters or another kind of event arrives. A call is emitted when the next block
-    starts or a stop reason arrives: only then is it known to be complete.
+    A call is emitted when the next block starts or a stop reason arrives: only then is it known to be complete.
     """
 
     def __init__(self, backend: Backend, *, chunk_size: int = 0) -> None:
-        self.complete = False
-        """The answer is complete: a stop reason was seen."""
-        self.done = False
-        """The stop has been emitted, so no more events can come."""
-        self.failure: ProviderError | None = None
-        """Error that ended the answer; the events before it were returned."""
-        self.progress = 0
-        """Number of pieces of content so far: text, thinking, parts of calls and usage."""
-        self._backend = backend
-        self._sse = SseDecoder()
-        self._events = MessagesEventBuffer(chunk_size)
-        self._calls = MessagesCallAssembler(backend)
+        self._out = SignedEventBuffer(chunk_size)
+        super().__init__(backend, SseDecoder(), self._out)
+        self._calls = ToolCallAssembler(backend)
         self._usage = UsageAccumulator()
         self._block = ""
         """Type of the open block."""
+        self._call: OpenCall | None = None
         self._signature = ""
         self._reason = ""
 
-    def feed(self, data: bytes) -> list[ProviderEvent]:
-        """Return the events that the bytes complete."""
-        try:
-            self._take_events(self._sse.feed(data))
-        except ProviderError as error:
-            self._fail(error)
-        self._events.flush_if_full()
-        return self._events.take_events()
-
-    def take(self, event: bytes) -> list[ProviderEvent]:
-        """Return the events completed by the data of one event, for a body that is not a stream."""
-        try:
-            self._take_events([event])
-        except ProviderError as error:
-            self._fail(error)
-        return self._events.take_events()
-
-    def end(self) -> list[ProviderEvent]:
-        """Return the remaining events at the end of the body; one that ended too early fails with STREAM_TRUNCATED."""
-        try:
-            self._take_events(self._sse.end())
-            if not self.done and self.failure is None:
-                self._end_answer()
-        except ProviderError as error:
-            self._fail(error)
-        return self._events.take_events()
-
-    def _take_events(self, events: list[bytes]) -> None:
-        for data in events:
-            if self.done or self.failure is not None:
-                return
-            if data == b"[DONE]":  # some gateways end every stream this way
-                self._end_answer()
-                return
-            event = parse_event(data, self._backend)
-            if event.error or event.type == "error":
-                raise make_event_error(data, self._backend)
-            self._take_event(event)
-
-    def _take_event(self, event: MessagesEvent) -> None:
+    def _take_frame(self, frame: bytes) -> None:
+        if frame == b"[DONE]":  # some gateways end every stream this way
+            self._end_answer()
+            return
+        event = parse_event(frame, self._backend)
+        if event.error or event.type == "error":
+            raise make_event_error(frame, self._backend)
         match event.type:
             case "content_block_delta":
                 if event.delta is not None:
@@ -141,17 +96,20 @@ class MessagesDecoder:
         match block.type:
             case "text":
                 if block.text:
-                    self._events.add_text(block.text)
+                    self._out.add_text(block.text)
             case "thinking":
-                self._events.begin_thinking()
+                self._out.begin_thinking()
                 self._signature = block.signature or ""
                 if block.thinking:
-                    self._events.add_thinking(block.thinking)
+                    self._out.add_thinking(block.thinking)
             case "redacted_thinking":
                 if block.data:
-                    self._events.add_event(OpaquePiece(encode_redacted_thinking(block.data)))
+                    self._out.add_event(OpaquePiece(encode_redacted_thinking(block.data)))
             case "tool_use":
-                self._calls.begin(block.id or "", block.name or "", block.input)
+                self._call = OpenCall(block.id or "", block.name or "")
+                # The arguments come in fragments, or from some servers at once.
+                whole = bytes(block.input).decode()
+                self._call.fragments = [] if whole in ("", "{}", "null") else [whole]
             case _:
                 pass  # a block of a later version, or of a tool that ran on the server
 
@@ -160,17 +118,17 @@ class MessagesDecoder:
         self.progress += bool(delta.text or delta.thinking or delta.partial_json or delta.signature)
         if self._block == "text":
             if delta.text:
-                self._events.add_text(delta.text)
+                self._out.add_text(delta.text)
         elif self._block == "thinking":
             if delta.thinking:
-                self._events.add_thinking(delta.thinking)
+                self._out.add_thinking(delta.thinking)
             self._signature = delta.signature or self._signature
-        elif self._block == "tool_use" and delta.partial_json:
-            self._calls.add(delta.partial_json)
+        elif self._block == "tool_use" and delta.partial_json and self._call is not None:
+            self._calls.append(self._call, delta.partial_json)
 
     def _end_block(self) -> None:
         if self._block == "thinking":
-            self._events.end_thinking(self._signature)
+            self._out.end_thinking(self._signature)
         self._block = ""
 
     def _note_stop(self, reason: str | None) -> None:
@@ -179,30 +137,23 @@ class MessagesDecoder:
             self.complete = True
 
     def _give_call(self, *, natural: bool) -> None:
-        if call := self._calls.finish(natural=natural):
-            self._events.add_event(CallPiece(call))
+        if self._call is None:
+            return
+        call, self._call = self._call, None
+        if made := self._calls.close(call, natural=natural):
+            self._out.add_event(CallPiece(made))
 
     def _end_answer(self) -> None:
-        """Emit everything held until the end."""
-        if not self.complete:
-            sentence = f"{self._backend.name} ended its answer before it was complete"
-            raise ProviderError(Code.STREAM_TRUNCATED, sentence, retryable=True)
+        self._check_complete()
         self._end_block()
         self._give_call(natural=self._reason in _NORMAL_STOPS)
-        self._events.flush()
-        if usage := self._usage.usage():
-            self._events.add_event(UsagePiece(usage))
-        self._events.add_event(StopPiece(self._stop_reason()))
-        self.done = True
+        self._out.flush()
+        self._finish(self._usage.usage(), self._stop_reason())
 
     def _stop_reason(self) -> StopReason:
         if self._reason in _NORMAL_STOPS:
             return StopReason.TOOL_USE if self._calls.count else _NORMAL_STOPS[self._reason]
         return _CUT_STOPS.get(self._reason, StopReason.OTHER)
-
-    def _fail(self, error: ProviderError) -> None:
-        self._events.flush()
-        self.failure = error
 
 
 def _add_counts(usage: UsageAccumulator, counts: MessagesTokenCounts | None) -> None:
@@ -214,132 +165,42 @@ def _add_counts(usage: UsageAccumulator, counts: MessagesTokenCounts | None) -> 
     usage.add("cache_write", counts.cache_creation_input_tokens)
 
 
-class MessagesEventBuffer:
-    """Outgoing events of one answer; deltas are joined until they contain `chunk_size` characters."""
+class SignedEventBuffer(EventBuffer):
+    """Buffer that keeps the last delta of thinking until its block ends, so that the signature goes with it."""
 
     def __init__(self, chunk_size: int) -> None:
-        self._chunk_size = chunk_size
-        self._out: list[ProviderEvent] = []
-        self._texts: list[str] = []
-        self._thoughts: list[str] = []
-        self._size = 0
-        self._after_thought = False
-
-    def add_text(self, text: str) -> None:
-        """Add a delta of text."""
-        self._texts.append(text)
-        self._size += len(text)
+        super().__init__(chunk_size)
+        self._after_thinking = False
 
     def begin_thinking(self) -> None:
         """Start a block of thinking; two of them must not be joined into one."""
-        self._flush_text()
-        if self._after_thought:
+        self.flush()
+        if self._after_thinking and self._opaque is not None:
             self.add_event(OpaquePiece(SEPARATOR))
-
-    def add_thinking(self, text: str) -> None:
-        """Add a delta of thinking."""
-        self._thoughts.append(text)
-        self._size += len(text)
+        self._after_thinking = False
 
     def end_thinking(self, signature: str) -> None:
         """End a block of thinking; the signature is emitted with the last of its text."""
-        text = "".join(self._thoughts)
-        self._thoughts.clear()
-        self._size = 0
-        if text:
-            self._out.append(ThinkingPiece(text, encode_signature(signature)))
-            self._after_thought = True
+        if self._pending:
+            self._opaque = encode_signature(signature)
+            self.flush()
+            self._after_thinking = True
         elif signature:
             self.add_event(OpaquePiece(encode_hidden_thinking(signature)))
 
     def add_event(self, piece: ProviderEvent) -> None:
         """Add a complete piece."""
-        self._flush_text()
-        self._out.append(piece)
-        self._after_thought = False
+        super().add_event(piece)
+        self._after_thinking = False
 
     def flush_if_full(self) -> None:
-        """Emit the pending text if it is long enough; called before waiting for bytes."""
-        if self._size < self._chunk_size:
+        """Emit the pending text, or all but the last delta of thinking, if it is long enough."""
+        if not self._pending or self._size < self._chunk_size:
             return
-        self._flush_text()
-        if len(self._thoughts) > 1:
-            *known, last = self._thoughts
+        if self._opaque is None:
+            self.flush()
+        elif len(self._pending) > 1:
+            *known, last = self._pending
             self._out.append(ThinkingPiece("".join(known)))
-            self._thoughts = [last]
+            self._pending = [last]
             self._size = len(last)
-
-    def flush(self) -> None:
-        """Emit everything; a pending thought gets no signature."""
-        self._flush_text()
-        self.end_thinking("")
-
-    def take_events(self) -> list[ProviderEvent]:
-        """Return the events since the last call."""
-        events = self._out.copy()
-        self._out.clear()
-        return events
-
-    def _flush_text(self) -> None:
-        if self._texts:
-            self._out.append(TextPiece("".join(self._texts)))
-            self._texts.clear()
-            self._size = 0
-            self._after_thought = False
-
-
-class MessagesCallAssembler:
-    """Assembler for the calls of one answer, which are sequential."""
-
-    def __init__(self, backend: Backend) -> None:
-        self.count = 0
-        """Number of calls returned."""
-        self._backend = backend
-        self._ids: set[str] = set()
-        self._size = 0
-        self._open = False
-        self._id = ""
-        self._name = ""
-        self._fragments: list[str] = []
-
-    def begin(self, call_id: str, name: str, arguments: msgspec.Raw) -> None:
-        """Start a call; its arguments come in fragments, or from some servers at once."""
-        self._open = True
-        self._id, self._name = call_id, name
-        whole = bytes(arguments).decode()
-        self._fragments = [] if whole in ("", "{}", "null") else [whole]
-
-    def add(self, fragment: str) -> None:
-        """Add a fragment of the current call's arguments."""
-        self._fragments.append(fragment)
-        self._size += len(fragment)
-        if self._size > MAX_ARGUMENTS:
-            raise self._refuse(f"tool calls of more than {MAX_ARGUMENTS} characters")
-
-    def finish(self, *, natural: bool) -> ToolCall | None:
-        """Return the current call, None if there is none.
-
-        `natural` means that the model continued, or ended normally. If it did not, a call whose arguments are not a
-        JSON object was truncated and is dropped; if it did, such a call is kept with its text.
-        """
-        if not self._open:
-            return None
-        self._open = False
-        arguments = "".join(self._fragments)
-        blank = not arguments.strip()
-        whole = not blank and is_json_object(arguments)
-        if not (natural or whole):
-            return None
-        if not self._name:
-            raise self._refuse("a tool call without a name")
-        if self.count == MAX_CALLS:
-            raise self._refuse(f"more than {MAX_CALLS} tool calls in one answer")
-        self.count += 1
-        call_id = self._id if self._id and self._id not in self._ids else new_call_id()
-        self._ids.add(call_id)
-        if whole or blank:
-            return ToolCall(call_id, self._name, arguments if whole else "{}")
-        return ToolCall(call_id, self._name, invalid_arguments=arguments)
-
-    def _refuse(self, what: str) -> ProviderError:
-        return ProviderError(Code.MALFORMED_TOOL_CALL, f"{self._backend.name} sent {what}", retryable=True)
