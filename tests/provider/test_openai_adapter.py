@@ -10,12 +10,12 @@ from doubles.chat_server import ChatServer, page, says
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Image, Message, Role, Text, Thinking, ThinkingLevel, ToolCall
+from yarrow.provider.addresses import parse_openai_address
 from yarrow.provider.base import CompletionRequest, ModelEntry
 from yarrow.provider.chat_completions.learned_refusals import LearnedRequirements
 from yarrow.provider.history import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.openai.adapter import OpenAiProvider, make_openai_fields
-from yarrow.provider.openai.address import parse_address
 
 LISTS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "fixtures/wire/model-lists.json").read_text("utf-8")
@@ -56,7 +56,7 @@ async def send(provider: OpenAiProvider, *messages: Message, **more: Any) -> Non
     ],
 )
 def test_base_urls(url: str, base: str) -> None:
-    assert parse_address(url).base == base
+    assert parse_openai_address(url).base == base
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_base_urls(url: str, base: str) -> None:
     ],
 )
 def test_case_RA_10_the_address_as_it_was_written(url: str, chat_url: str, other: str) -> None:
-    address = parse_address(url)
+    address = parse_openai_address(url)
     assert (address.chat_url, address.other) == (chat_url, other)
 
 
@@ -107,7 +107,7 @@ def test_case_RA_10_the_address_as_it_was_written(url: str, chat_url: str, other
     ],
 )
 def test_what_a_host_is_known_for(url: str, official: bool, local: bool, trusted: bool) -> None:
-    address = parse_address(url)
+    address = parse_openai_address(url)
     assert (address.is_official, address.is_local_server, address.is_trusted) == (official, local, trusted)
 
 
@@ -118,7 +118,7 @@ def fields_of(
     url: str = "", model: str = "gpt-4o", settings: dict[str, Any] | None = None, **request: Any
 ) -> dict[str, Any]:
     wanted = CompletionRequest(model=model, messages=(), **request)
-    result = make_openai_fields(wanted, ProviderSettings(base_url=url, **(settings or {})), parse_address(url))
+    result = make_openai_fields(wanted, ProviderSettings(base_url=url, **(settings or {})), parse_openai_address(url))
     assert result.pop("stream_options") == {"include_usage": True}
     return result
 

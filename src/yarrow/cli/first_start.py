@@ -10,7 +10,14 @@ from typing import Any
 from yarrow.cli.cli_context import CliContext
 from yarrow.cli.paths import home_directory, nearest_directory
 from yarrow.client.tui.screen import Terminal
-from yarrow.client.tui.views.backend_picker import AnswerProblem, BackendChoice, BackendPicker, BackendQuestion
+from yarrow.client.tui.views.backend_picker import (
+    AnswerProblem,
+    BackendChoice,
+    BackendPicker,
+    BackendQuestion,
+    HostedBackend,
+)
+from yarrow.config.adapters import VENDORS, get_provider_id
 from yarrow.config.files import get_user_file
 from yarrow.config.json_edit import change_file, set_value
 from yarrow.config.layers import load_settings
@@ -48,7 +55,9 @@ async def ensure_backend(context: CliContext, terminal: Terminal, *, before: Cal
 async def _choose_backend(context: CliContext, terminal: Terminal, missing: ProviderError) -> None:
     """Ask until a backend works, and save it. Raises as `ensure_backend`."""
     check = BackendCheck(context)
-    asking = BackendPicker(terminal, size=f"{STARTER_BYTES / 1e6:.0f} MB", questions=check.questions())
+    hosted = [HostedBackend(one.title, get_provider_id(kind), one.variable) for kind, one in VENDORS.items()]
+    size = f"{STARTER_BYTES / 1e6:.0f} MB"
+    asking = BackendPicker(terminal, size=size, hosted=hosted, questions=check.questions())
     file = get_user_file(home_directory(), os.environ)
     problem = ""
     while (backend := await asking.choose(problem)) is not None:

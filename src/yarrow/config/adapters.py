@@ -1,6 +1,26 @@
-"""Table of adapters: the type of each in the configuration, and the module that builds it on demand."""
+"""Table of adapters: the type of each, the module that builds it on demand, and the vendor's server, if it has one."""
 
 from typing import NamedTuple
+
+
+class Vendor(NamedTuple):
+    """A hosted server that needs a key."""
+
+    title: str
+    """Name that a person reads."""
+    url: str
+    """Base URL; the vendor's key is sent only to its host, over TLS."""
+    variable: str
+    """Environment variable with the key that advice names; with YARROW_ in front it takes precedence."""
+    more_variables: tuple[str, ...] = ()
+    """Further variables that may hold the key."""
+    rank: int = 9
+    """Order in which keys are looked for, the lowest first."""
+
+    @property
+    def key_variables(self) -> tuple[str, ...]:
+        """Variables that may hold the key; the first one set is used."""
+        return (f"YARROW_{self.variable}", self.variable, *self.more_variables)
 
 
 class Adapter(NamedTuple):
@@ -12,15 +32,40 @@ class Adapter(NamedTuple):
     """Provider id that selects this adapter without configuration; if empty, the type itself."""
     has_slashes: bool = True
     """True if a model name may contain a slash."""
+    vendor: Vendor | None = None
+    url_variable: str = ""
+    """Environment variable with the address of a server, if there is such a convention."""
 
 
 ADAPTERS: dict[str, Adapter] = {
-    "ollama": Adapter("yarrow.provider.ollama.adapter"),
+    "ollama": Adapter("yarrow.provider.ollama.adapter", url_variable="OLLAMA_HOST"),
     "llamacpp": Adapter("yarrow.provider.llamacpp.adapter"),
-    "openai": Adapter("yarrow.provider.openai.adapter"),
-    "messages": Adapter("yarrow.provider.messages.adapter", provider="anthropic"),
-    "gemini": Adapter("yarrow.provider.gemini.adapter"),
+    "openai": Adapter(
+        "yarrow.provider.openai.adapter",
+        vendor=Vendor("OpenAI", "https://api.openai.com/v1", "OPENAI_API_KEY", rank=2),
+        url_variable="OPENAI_BASE_URL",
+    ),
+    "messages": Adapter(
+        "yarrow.provider.messages.adapter",
+        provider="anthropic",
+        vendor=Vendor("Anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", rank=1),
+    ),
+    "gemini": Adapter(
+        "yarrow.provider.gemini.adapter",
+        vendor=Vendor(
+            "Gemini", "https://generativelanguage.googleapis.com", "GEMINI_API_KEY", ("GOOGLE_API_KEY",), rank=3
+        ),
+    ),
     "local": Adapter("yarrow.provider.local.provider"),
     "scripted": Adapter("yarrow.provider.scripted", has_slashes=False),
 }
 """Adapters by type; modules are named as text because configuration must not import providers."""
+
+_HOSTED = [(kind, adapter.vendor) for kind, adapter in ADAPTERS.items() if adapter.vendor is not None]
+VENDORS: dict[str, Vendor] = dict(sorted(_HOSTED, key=lambda row: row[1].rank))
+"""Vendors by type of their adapter, in the order in which their keys are looked for."""
+
+
+def get_provider_id(kind: str) -> str:
+    """Return the provider id that selects an adapter without configuration."""
+    return ADAPTERS[kind].provider or kind

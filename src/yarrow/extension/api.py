@@ -171,7 +171,7 @@ class Yarrow:
     def provider(self, name: str, factory: ProviderFactory) -> None:
         """Register the provider `name`: `factory(plan)` returns a `yarrow.provider.base.Provider`; it may be async.
 
-        The plan is a `yarrow.provider.adapter_config.AdapterConfig`.
+        The plan is a `yarrow.provider.base.AdapterConfig`.
         """
         name = _check_name(
             name, PROVIDER_NAME_PATTERN, "a provider's name must be up to 64 letters, digits, _, - and dots"

@@ -10,26 +10,26 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from yarrow.config.adapters import ADAPTERS, VENDORS
 from yarrow.config.secret_mask import is_variable_name
 from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.errors import Code, ProviderError
 from yarrow.platform import system
 from yarrow.platform.search_path import filter_environment
 from yarrow.policy.secrets import MIN_SECRET_CHARACTERS, is_secret_variable
-from yarrow.provider.adapter_config import AdapterConfig
+from yarrow.provider.addresses import is_vendor_url
+from yarrow.provider.base import AdapterConfig
 
 MAX_COMMAND_SECONDS = 10.0
 """Timeout in seconds for an apiKeyCommand."""
 MAX_OUTPUT_BYTES = 64 * 1024
 """Maximum bytes of an apiKeyCommand's output; longer output is not a key."""
-VENDOR_KEY_VARIABLES = {
-    "openai": ("YARROW_OPENAI_API_KEY", "OPENAI_API_KEY"),
-    "messages": ("YARROW_ANTHROPIC_API_KEY", "ANTHROPIC_API_KEY"),
-    "gemini": ("YARROW_GEMINI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"),
-}
+VENDOR_KEY_VARIABLES = {kind: vendor.key_variables for kind, vendor in VENDORS.items()}
 """Variables that hold the key of a vendor, by provider type; the first one set is used."""
-VENDOR_URL_VARIABLES = ("OPENAI_BASE_URL", "OLLAMA_HOST")
-"""Variables that hold the address of a vendor's server, which may contain a password."""
+VENDOR_URL_VARIABLES = tuple(adapter.url_variable for adapter in ADAPTERS.values() if adapter.url_variable)
+"""Variables that hold the address of a server, which may contain a password."""
+CREDENTIAL_HEADERS = ("authorization", "api-key", "x-api-key", "x-goog-api-key")
+"""Headers that carry a key, in lower case."""
 MIN_TOKEN_CHARACTERS = 16
 """Minimum characters for the user of an address, with a digit among them, to count as a token; a shorter one is a name.
 """
@@ -131,19 +131,24 @@ def find_vendor_key(environment: Mapping[str, str], provider_type: str = "openai
     return "", ""
 
 
-def require_vendor_key(config: AdapterConfig, provider_type: str, variable: str) -> str:
-    """Return the vendor's key; empty if a configured header carries a credential.
+async def find_key(config: AdapterConfig, provider_type: str) -> str:
+    """Return the key for a server: the configured one, else the vendor's if the server is the vendor's.
 
-    Raises PROVIDER_SETUP, with the advice to set `variable`, if both are missing.
+    It is empty for another server, and if a configured header carries a credential. Raises PROVIDER_SETUP, with the
+    advice to set the vendor's variable, if both are missing.
     """
+    key = await find_configured_key(config.name, config.settings, config.environment)
+    if key or not is_vendor_url(config.settings.base_url, provider_type):
+        return key
     key, _ = find_vendor_key(config.environment, provider_type)
     if not key and not has_credential_header(config.settings):
-        raise make_missing_key_error(config.name, variable)
+        raise make_missing_key_error(config.name, provider_type)
     return key
 
 
-def make_missing_key_error(name: str, variable: str) -> ProviderError:
-    """Return the error for the provider `name` without a key, with the advice to set `variable`."""
+def make_missing_key_error(name: str, provider_type: str) -> ProviderError:
+    """Return the error for the provider `name` without a key, with the advice to set the vendor's variable."""
+    variable = VENDORS[provider_type].variable
     return _setup_error(
         f"{name} needs a key: export {variable}=..., or set providers.{name}.apiKeyEnv or apiKeyCommand"
     )
@@ -151,7 +156,7 @@ def make_missing_key_error(name: str, variable: str) -> ProviderError:
 
 def has_credential_header(settings: ProviderSettings) -> bool:
     """Return whether a configured header replaces the key."""
-    return any(name.lower() in ("authorization", "api-key", "x-api-key", "x-goog-api-key") for name in settings.headers)
+    return any(name.lower() in CREDENTIAL_HEADERS for name in settings.headers)
 
 
 async def _run_key_command(command: str, place: str, environment: Mapping[str, str]) -> str:

@@ -1,10 +1,11 @@
 """Interface between the agent and a model backend: one request in, one stream of uniform events out."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from yarrow.config.settings import ProviderSettings
 from yarrow.message import Message, StopReason, ThinkingLevel, ToolCall, ToolSpec, Usage
 
 
@@ -132,3 +133,16 @@ class ListsModels(Protocol):
     async def list_models(self) -> list[ModelEntry]:
         """Return the models in the backend's order. Raises `ProviderError`."""
         ...
+
+
+class AdapterConfig(Struct, frozen=True):
+    """Configuration that an adapter is built from; with an empty model the provider chooses."""
+
+    name: str
+    model: str
+    settings: ProviderSettings
+    environment: Mapping[str, str]
+
+
+ProviderBuilder = Callable[[AdapterConfig], Awaitable[Provider]]
+"""Builds a provider without sending it a request; raises ProviderError and ConfigError."""

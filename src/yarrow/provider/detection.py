@@ -6,22 +6,24 @@ from typing import NamedTuple
 
 import msgspec
 
+from yarrow.config.adapters import VENDORS, get_provider_id
 from yarrow.config.settings import Settings
 from yarrow.errors import Code, ProviderError
+from yarrow.provider.addresses import parse_ollama_root
 from yarrow.provider.api_keys import find_vendor_key
 from yarrow.provider.chat_completions.model_list import parse_models
 from yarrow.provider.http.client import HttpClient, HttpRequest, Timeouts
 from yarrow.provider.llamacpp.server_info import DEFAULT_ROOTS, PROBE_SECONDS, find_server
 from yarrow.provider.local.availability import EXECUTABLE_REASON, INSTALL_COMMAND, find_unavailable_reason
 from yarrow.provider.local.model_files import list_installed
-from yarrow.provider.ollama.address import parse_root
 
-SETUP_INSTRUCTIONS = """\
+*_VARIABLES, _LAST_VARIABLE = (f"{vendor.variable}=..." for vendor in VENDORS.values())
+SETUP_INSTRUCTIONS = f"""\
 no model backend was found. Set one up:
   Ollama:           run `ollama serve` and `ollama pull qwen3`
   llama.cpp:        run `llama-server -m MODEL.gguf --jinja --port 8080`
-  hosted:           export ANTHROPIC_API_KEY=..., OPENAI_API_KEY=... or GEMINI_API_KEY=..., and name a model with -m"""
-PULL_INSTRUCTION = "run `yarrow models pull`, or name GGUF files in providers.local.models"
+  hosted:           export {", ".join(_VARIABLES)} or {_LAST_VARIABLE}, and name a model with -m"""
+PULL_INSTRUCTION = "`yarrow models pull`, or name GGUF files in providers.local.models"
 
 
 class DetectedProvider(NamedTuple):
@@ -50,7 +52,7 @@ async def detect(
     if len(settings.providers) == 1:
         [name] = settings.providers
         return DetectedProvider(name, "", "")
-    places = places or ServerLocations(parse_root(environment.get("OLLAMA_HOST", "")))
+    places = places or ServerLocations(parse_ollama_root(environment.get("OLLAMA_HOST", "")))
     http = HttpClient()
     try:
         ollama_model, llamacpp = await asyncio.gather(
@@ -62,10 +64,10 @@ async def detect(
         return DetectedProvider("ollama", ollama_model, f"Ollama answers at {places.ollama}")
     if llamacpp:
         return DetectedProvider("llamacpp", "", f"a llama.cpp server answers at {llamacpp}")
-    for name, provider_type in (("anthropic", "messages"), ("openai", "openai"), ("gemini", "gemini")):
-        _, variable = find_vendor_key(environment, provider_type)
+    for kind in VENDORS:
+        _, variable = find_vendor_key(environment, kind)
         if variable:
-            return DetectedProvider(name, "", f"{variable} is set")
+            return DetectedProvider(get_provider_id(kind), "", f"{variable} is set")
     if local := _find_local_model(environment):
         return DetectedProvider("local", local, "no server or key found, but a local model is installed")
     raise ProviderError(Code.PROVIDER_SETUP, describe_setup())

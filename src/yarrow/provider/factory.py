@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from yarrow.config.adapters import ADAPTERS
 from yarrow.config.settings import BUILT_IN_PROVIDERS, ProviderSettings, Settings
 from yarrow.errors import Code, ConfigError, ProviderError
-from yarrow.provider.adapter_config import AdapterConfig, ProviderBuilder
-from yarrow.provider.base import Provider, ProviderInfo
+from yarrow.provider.base import AdapterConfig, Provider, ProviderBuilder, ProviderInfo
 
 
 class ReadyProvider(NamedTuple):

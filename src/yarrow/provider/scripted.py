@@ -10,8 +10,8 @@ from msgspec import Raw, Struct
 
 from yarrow.errors import Code, ConfigError, ProviderError
 from yarrow.message import Role, StopReason, ToolCall, Usage
-from yarrow.provider.adapter_config import AdapterConfig
 from yarrow.provider.base import (
+    AdapterConfig,
     CallPiece,
     CompletionRequest,
     ModelEntry,

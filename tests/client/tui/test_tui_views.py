@@ -23,6 +23,7 @@ from yarrow.v1 import agent_pb2 as pb
 
 T = TypeVar("T")
 ENTER, ESCAPE, UP, DOWN = "\r", "\x1b", "\x1b[A", "\x1b[B"
+HOSTED = [HostedBackend("Gemini", "gemini", "GEMINI_API_KEY")]
 
 
 async def shown(
@@ -167,7 +168,7 @@ async def test_nothing_is_done_to_a_row_that_is_not_seen() -> None:
 )
 async def test_a_first_start_gives_a_backend(keys: str, provider: str, needs_starter: bool) -> None:
     backend, _ = await shown(
-        lambda terminal: BackendPicker(terminal, size="98 MB", questions={}).choose(), keys, (80, 24)
+        lambda terminal: BackendPicker(terminal, size="98 MB", hosted=HOSTED, questions={}).choose(), keys, (80, 24)
     )
     assert backend is not None
     assert (backend.provider, backend.needs_starter) == (provider, needs_starter)
@@ -175,7 +176,7 @@ async def test_a_first_start_gives_a_backend(keys: str, provider: str, needs_sta
 
 async def test_a_first_start_that_is_left_gives_none() -> None:
     backend, picture = await shown(
-        lambda terminal: BackendPicker(terminal, size="98 MB", questions={}).choose(), ESCAPE, (80, 24)
+        lambda terminal: BackendPicker(terminal, size="98 MB", hosted=HOSTED, questions={}).choose(), ESCAPE, (80, 24)
     )
     assert backend is None
     assert "98 MB" in "".join(picture)

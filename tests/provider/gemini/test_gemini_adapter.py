@@ -18,7 +18,7 @@ from doubles.gemini_server import GeminiServer, call, chunk, refusal, says, text
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Block, Image, Message, Opaque, Role, StopReason, Text, ToolCall, ToolSpec, Usage
-from yarrow.provider.addresses import is_local
+from yarrow.provider.addresses import GeminiAddress, is_local, is_vendor_url, parse_gemini_address
 from yarrow.provider.base import (
     CallPiece,
     CompletionRequest,
@@ -34,7 +34,6 @@ from yarrow.provider.base import (
     UsagePiece,
 )
 from yarrow.provider.gemini.adapter import DEFAULT_CONTEXT_WINDOW, MAX_PAGES, GeminiProvider
-from yarrow.provider.gemini.address import GeminiAddress, is_official, parse_address
 from yarrow.provider.history import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient
 
@@ -538,7 +537,7 @@ async def test_without_the_library(provider: GeminiProvider, monkeypatch: pytest
     ],
 )
 def test_base_urls(url: str, base: str, version: str) -> None:
-    assert parse_address(url) == GeminiAddress(base, version)
+    assert parse_gemini_address(url) == GeminiAddress(base, version)
 
 
 @pytest.mark.parametrize(
@@ -553,4 +552,4 @@ def test_base_urls(url: str, base: str, version: str) -> None:
     ],
 )
 def test_what_a_host_is_known_for(url: str, official: bool, local: bool) -> None:
-    assert (is_official(url), is_local(url)) == (official, local)
+    assert (is_vendor_url(url, "gemini"), is_local(url)) == (official, local)

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from doubles.gemini_rules import violations
 from yarrow.config.settings import ProviderSettings
 from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ThinkingLevel, ToolCall, ToolSpec
+from yarrow.provider.addresses import parse_gemini_address
 from yarrow.provider.backend_errors import Backend
 from yarrow.provider.base import CompletionRequest
 from yarrow.provider.call_pairs import MISSING_RESULT
-from yarrow.provider.gemini.address import GeminiEndpoint, parse_address
+from yarrow.provider.gemini.client import GeminiEndpoint
 from yarrow.provider.gemini.httpx_transport import HttpxTransport, new_client
 from yarrow.provider.gemini.request import ALLOWED_KEYWORDS, GeminiRequest, encode_gemini_request, reduce_schema
 from yarrow.provider.history import CONTINUE_PROMPT, HIDDEN_IMAGE, HISTORY_START, NO_OUTPUT, Target
@@ -41,7 +42,7 @@ def library() -> tuple[Any, list[dict[str, Any]]]:
         return httpx2.Response(200, content=b'{"candidates":[{"finishReason":"STOP"}]}')
 
     wire = cast("HttpxTransport", httpx2.MockTransport(answer))
-    return new_client(GeminiEndpoint(parse_address(""), Backend("here", "key")), wire), sent
+    return new_client(GeminiEndpoint(parse_gemini_address(""), Backend("here", "key")), wire), sent
 
 
 def body_of(call: GeminiRequest) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from doubles.messages_server import BOUND, MessagesServer, call, end, refusal, s
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Image, Message, Opaque, Role, StopReason, Text, Thinking, ThinkingLevel, ToolCall, Usage
-from yarrow.provider.addresses import is_local
+from yarrow.provider.addresses import is_local, is_vendor_url, make_messages_url
 from yarrow.provider.base import (
     CallPiece,
     CompletionRequest,
@@ -31,7 +31,6 @@ from yarrow.provider.base import (
 from yarrow.provider.history import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.messages.adapter import MAX_PAGES, MessagesProvider
-from yarrow.provider.messages.address import is_official, make_base_url
 
 WIRE = Path(__file__).parents[2] / "fixtures/wire"
 LISTS: list[dict[str, Any]] = json.loads((WIRE / "model-lists.json").read_text("utf-8"))
@@ -294,7 +293,7 @@ async def test_no_server_is_an_error_that_names_the_address() -> None:
     ],
 )
 def test_addresses(url: str, base: str, official: bool, local: bool) -> None:
-    assert (make_base_url(url), is_official(url), is_local(url)) == (base, official, local)
+    assert (make_messages_url(url), is_vendor_url(url, "messages"), is_local(url)) == (base, official, local)
 
 
 # -- models --------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from doubles.ollama_server import OllamaServer, answer, call, done, line, refusa
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Image, Message, Role, StopReason, Text, ThinkingLevel, ToolCall, ToolSpec, Usage
+from yarrow.provider.addresses import OLLAMA_URL, is_hosted_ollama, parse_ollama_root
 from yarrow.provider.base import (
     CallPiece,
     CompletionRequest,
@@ -30,7 +31,6 @@ from yarrow.provider.base import (
 from yarrow.provider.history import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient, HttpRequest, HttpResponse
 from yarrow.provider.ollama.adapter import OllamaProvider
-from yarrow.provider.ollama.address import DEFAULT_URL, is_hosted, parse_root
 from yarrow.provider.ollama.capabilities import FIELD_MARK
 
 WIRE = Path(__file__).parents[2] / "fixtures/wire"
@@ -266,7 +266,7 @@ async def test_case_P_28_a_machine_of_ones_own_may_take_its_time_and_the_vendors
             limits.append((http.sent[-1].timeouts.first_byte, http.sent[-1].timeouts.idle))
             await provider.close()
     assert limits == [(None, 600.0), (5.0, 7.0)]
-    assert not is_hosted(server.root)
+    assert not is_hosted_ollama(server.root)
 
 
 # -- address -------------------------------------------------------------------------------------------------------
@@ -286,9 +286,9 @@ async def test_the_base_url_in_any_spelling(suffix: str) -> None:
 @pytest.mark.parametrize(
     ("configured", "root"),
     [
-        ("", DEFAULT_URL),
-        ("  ", DEFAULT_URL),
-        ("0.0.0.0", DEFAULT_URL),
+        ("", OLLAMA_URL),
+        ("  ", OLLAMA_URL),
+        ("0.0.0.0", OLLAMA_URL),
         ("0.0.0.0:1234", "http://127.0.0.1:1234"),
         (":1234", "http://127.0.0.1:1234"),
         ("http://0.0.0.0:1234", "http://127.0.0.1:1234"),
@@ -301,14 +301,14 @@ async def test_the_base_url_in_any_spelling(suffix: str) -> None:
     ],
 )
 def test_roots(configured: str, root: str) -> None:
-    assert parse_root(configured) == root
+    assert parse_ollama_root(configured) == root
 
 
 def test_the_vendors_server_is_known() -> None:
-    assert is_hosted("https://ollama.com")
-    assert is_hosted("https://api.ollama.com:443")
-    assert not is_hosted("http://notollama.com")
-    assert not is_hosted("http://[")
+    assert is_hosted_ollama("https://ollama.com")
+    assert is_hosted_ollama("https://api.ollama.com:443")
+    assert not is_hosted_ollama("http://notollama.com")
+    assert not is_hosted_ollama("http://[")
 
 
 # -- answers -------------------------------------------------------------------------------------------------------

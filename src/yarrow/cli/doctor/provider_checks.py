@@ -112,9 +112,9 @@ def _report_failure(probe: ProviderProbe, error: YarrowError, reason: str) -> Ch
 def _format_address(probe: ProviderProbe) -> str:
     url = probe.base_url
     if probe.type == "openai" and url:
-        from yarrow.provider.openai.address import parse_address
+        from yarrow.provider.addresses import parse_openai_address
 
-        url = parse_address(url).chat_url
+        url = parse_openai_address(url).chat_url
     return f"{mask_secrets(('providers', probe.name, 'baseUrl'), url)}: " if url else ""
 
 

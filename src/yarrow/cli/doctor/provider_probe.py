@@ -6,17 +6,16 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from yarrow.cli.doctor.report import CheckContext
+from yarrow.config.adapters import VENDORS
 from yarrow.config.settings import BUILT_IN_PROVIDERS, ProviderSettings
 from yarrow.errors import Code, ProviderError, YarrowError
 from yarrow.policy.secrets import is_secret_variable
-from yarrow.provider.api_keys import find_vendor_key
+from yarrow.provider.addresses import is_vendor_url
+from yarrow.provider.api_keys import CREDENTIAL_HEADERS, find_vendor_key
 from yarrow.provider.base import ListsModels, ModelEntry, Provider, ProviderInfo
 from yarrow.provider.factory import ProviderContext, create_provider
-from yarrow.provider.gemini.address import is_official as gemini_is_official
 from yarrow.provider.local.availability import find_unavailable_reason
 from yarrow.provider.local.model_files import find_gguf
-from yarrow.provider.messages.address import is_official
-from yarrow.provider.openai.address import parse_address
 
 _NO_LIST = (Code.NOT_FOUND, Code.UNSUPPORTED_FEATURE, Code.INVALID_REQUEST)
 """Errors of a server that answers but does not list its models."""
@@ -132,8 +131,6 @@ def _find_local_model(probe: ProviderProbe, models: Sequence[ModelEntry]) -> Pro
 
 MIN_SECRET_CHARACTERS = 8
 """Minimum characters of a hidden text; a shorter one may be part of any word, and hiding it would hide too much."""
-CREDENTIAL_HEADERS = ("authorization", "api-key", "x-api-key")
-"""Headers that carry a key, in lower case."""
 
 
 def find_key_source(name: str, settings: ProviderSettings, environment: Mapping[str, str]) -> str:
@@ -145,18 +142,10 @@ def find_key_source(name: str, settings: ProviderSettings, environment: Mapping[
     if any(header.lower() in CREDENTIAL_HEADERS for header in settings.headers):
         return f"providers.{name}.headers"
     built_in = BUILT_IN_PROVIDERS.get(name, ProviderSettings())
-    url = settings.base_url or built_in.base_url
-    match settings.type or built_in.type:
-        case "messages":
-            return find_vendor_key(environment, "messages")[1] if is_official(url) else ""
-        case "gemini":
-            return find_vendor_key(environment, "gemini")[1] if gemini_is_official(url) else ""
-        case "openai":
-            pass
-        case _:
-            return ""
-    follows = name == "openai" and not url and environment.get("OPENAI_BASE_URL", "").strip()
-    return find_vendor_key(environment)[1] if follows or parse_address(url).is_trusted else ""
+    kind = settings.type or built_in.type or ""
+    if kind not in VENDORS or not is_vendor_url(settings.base_url or built_in.base_url, kind):
+        return ""
+    return find_vendor_key(environment, kind)[1]
 
 
 def list_secrets(context: CheckContext) -> list[str]:

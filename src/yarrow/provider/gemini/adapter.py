@@ -9,14 +9,20 @@ from msgspec import Struct
 
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.adapter_config import AdapterConfig
-from yarrow.provider.addresses import is_local
-from yarrow.provider.api_keys import find_configured_key, require_vendor_key
+from yarrow.provider.addresses import is_local, parse_gemini_address
+from yarrow.provider.api_keys import find_key
 from yarrow.provider.backend_errors import make_backend
-from yarrow.provider.base import CompletionRequest, ModelEntry, Provider, ProviderEvent, ProviderInfo, StreamOptions
+from yarrow.provider.base import (
+    AdapterConfig,
+    CompletionRequest,
+    ModelEntry,
+    Provider,
+    ProviderEvent,
+    ProviderInfo,
+    StreamOptions,
+)
 from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals
-from yarrow.provider.gemini.address import GeminiEndpoint, is_official, parse_address
-from yarrow.provider.gemini.client import GeminiSession, open_session
+from yarrow.provider.gemini.client import GeminiEndpoint, GeminiSession, open_session
 from yarrow.provider.gemini.decoder import GeminiDecoder
 from yarrow.provider.gemini.request import GeminiRequest, encode_gemini_request
 from yarrow.provider.history import Target
@@ -68,7 +74,7 @@ class GeminiProvider:
         self._settings = settings
         self._http = http
         speaker = make_backend(name, key, settings.headers)
-        self._endpoint = GeminiEndpoint(parse_address(settings.base_url), speaker, settings.headers)
+        self._endpoint = GeminiEndpoint(parse_gemini_address(settings.base_url), speaker, settings.headers)
         self._timeouts = make_timeouts(settings, local=is_local(settings.base_url))
         self._refusals = LearnedRefusals()
 
@@ -180,9 +186,5 @@ async def _drain_answer(answer: AsyncIterator[object]) -> None:
 
 async def build(config: AdapterConfig) -> Provider:
     """Return the provider; raises PROVIDER_SETUP if the server is Google's own and there is no key."""
-    settings = config.settings
-    key = await find_configured_key(config.name, settings, config.environment)
-    if not key and is_official(settings.base_url):
-        key = require_vendor_key(config, "gemini", "GEMINI_API_KEY")
-    http = HttpClient(config.environment)
-    return GeminiProvider(config.name, config.model, settings=settings, key=key, http=http)
+    key, http = await find_key(config, "gemini"), HttpClient(config.environment)
+    return GeminiProvider(config.name, config.model, settings=config.settings, key=key, http=http)

@@ -8,10 +8,9 @@ from typing import Any, TypeVar
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Message, Role, ThinkingLevel
-from yarrow.provider.adapter_config import AdapterConfig
 from yarrow.provider.api_keys import find_configured_key
 from yarrow.provider.backend_errors import make_backend
-from yarrow.provider.base import CompletionRequest, ModelEntry, Provider, ProviderEvent, ProviderInfo
+from yarrow.provider.base import AdapterConfig, CompletionRequest, ModelEntry, Provider, ProviderEvent, ProviderInfo
 from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals, LearnedRequirements
 from yarrow.provider.chat_completions.request import encode_chat_request
 from yarrow.provider.chat_completions.transport import ChatTransport

@@ -9,8 +9,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.adapter_config import AdapterConfig
-from yarrow.provider.base import CompletionRequest, ModelEntry, Provider, ProviderEvent, ProviderInfo
+from yarrow.provider.base import AdapterConfig, CompletionRequest, ModelEntry, Provider, ProviderEvent, ProviderInfo
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.llamacpp.adapter import LlamaCppProvider
 from yarrow.provider.local.availability import find_unavailable_reason

@@ -11,17 +11,23 @@ from msgspec.structs import replace
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import ThinkingLevel
-from yarrow.provider.adapter_config import AdapterConfig
-from yarrow.provider.addresses import is_local
-from yarrow.provider.api_keys import find_configured_key, require_vendor_key
+from yarrow.provider.addresses import is_local, make_messages_url
+from yarrow.provider.api_keys import find_key
 from yarrow.provider.backend_errors import make_backend
-from yarrow.provider.base import CompletionRequest, ModelEntry, Provider, ProviderEvent, ProviderInfo, StreamOptions
+from yarrow.provider.base import (
+    AdapterConfig,
+    CompletionRequest,
+    ModelEntry,
+    Provider,
+    ProviderEvent,
+    ProviderInfo,
+    StreamOptions,
+)
 from yarrow.provider.body import Body, to_json
 from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals
 from yarrow.provider.chat_completions.model_list import parse_rows
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient, Timeouts
-from yarrow.provider.messages.address import is_official, make_base_url
 from yarrow.provider.messages.capabilities import MessagesCapabilities, ThinkingStyle, infer_capabilities, parse_model
 from yarrow.provider.messages.decoder import MessagesDecoder
 from yarrow.provider.messages.learned_refusals import MessagesRefusals, find_room_left, forbids_thinking
@@ -50,7 +56,7 @@ class MessagesProvider:
         self._settings = settings
         self._http = http
         endpoint = Endpoint(
-            make_base_url(settings.base_url),
+            make_messages_url(settings.base_url),
             make_backend(name, key, settings.headers),
             headers=settings.headers,
             timeouts=make_timeouts(settings, local=is_local(settings.base_url)),
@@ -149,13 +155,9 @@ def _get_next_page_id(page: object) -> str:
 
 async def build(config: AdapterConfig) -> Provider:
     """Return the provider; raises PROVIDER_SETUP if the server is Anthropic's own and there is no key."""
-    settings = config.settings
-    key = await find_configured_key(config.name, settings, config.environment)
-    if not key and is_official(settings.base_url):
-        key = require_vendor_key(config, "messages", "ANTHROPIC_API_KEY")
-    http = HttpClient(config.environment)
-    provider = MessagesProvider(config.name, config.model, settings=settings, key=key, http=http)
-    provider.thinking_style = settings.thinking_style
+    key, http = await find_key(config, "messages"), HttpClient(config.environment)
+    provider = MessagesProvider(config.name, config.model, settings=config.settings, key=key, http=http)
+    provider.thinking_style = config.settings.thinking_style
     return provider
 
 

@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.adapter_config import AdapterConfig
+from yarrow.provider.addresses import is_hosted_ollama, parse_ollama_root
 from yarrow.provider.api_keys import find_configured_key
 from yarrow.provider.backend_errors import make_backend
 from yarrow.provider.base import (
+    AdapterConfig,
     CompletionRequest,
     ModelEntry,
     NoticePiece,
@@ -30,7 +31,6 @@ from yarrow.provider.chat_completions.model_list import parse_models, parse_rows
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.inline_tool_calls import extract_inline_calls
-from yarrow.provider.ollama.address import is_hosted, parse_root
 from yarrow.provider.ollama.capabilities import OllamaCapabilities, OllamaModelInfo, parse_capabilities
 from yarrow.provider.ollama.decoder import OllamaDecoder
 from yarrow.provider.ollama.request import encode_ollama_request
@@ -50,8 +50,8 @@ class OllamaProvider:
         self._model = model
         self._settings = settings
         self._http = http
-        root = parse_root(settings.base_url)
-        timeouts = make_timeouts(settings, local=not is_hosted(root))
+        root = parse_ollama_root(settings.base_url)
+        timeouts = make_timeouts(settings, local=not is_hosted_ollama(root))
         self._transport = OllamaTransport(
             http, Endpoint(root, make_backend(name, key, settings.headers), headers=settings.headers, timeouts=timeouts)
         )
@@ -166,8 +166,8 @@ async def build(config: AdapterConfig) -> Provider:
     if not settings.base_url and config.name == "ollama":
         settings = replace(settings, base_url=config.environment.get("OLLAMA_HOST", "").strip())
     key = await find_configured_key(config.name, settings, config.environment)
-    root = parse_root(settings.base_url)
-    if not key and is_hosted(root) and root.startswith("https://"):
+    root = parse_ollama_root(settings.base_url)
+    if not key and is_hosted_ollama(root) and root.startswith("https://"):
         key = config.environment.get("OLLAMA_API_KEY", "").strip()
     return OllamaProvider(config.name, config.model, settings=settings, key=key, http=HttpClient(config.environment))
 

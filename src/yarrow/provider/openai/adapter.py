@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import ThinkingLevel
-from yarrow.provider.adapter_config import AdapterConfig
+from yarrow.provider.addresses import OpenAiAddress, parse_openai_address
 from yarrow.provider.api_keys import find_configured_key, find_vendor_key, has_credential_header, make_missing_key_error
 from yarrow.provider.backend_errors import make_backend
-from yarrow.provider.base import CompletionRequest, ModelEntry, Provider, ProviderEvent, ProviderInfo
+from yarrow.provider.base import AdapterConfig, CompletionRequest, ModelEntry, Provider, ProviderEvent, ProviderInfo
 from yarrow.provider.body import Body
 from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals, LearnedRequirements
 from yarrow.provider.chat_completions.model_list import parse_models
@@ -21,7 +21,6 @@ from yarrow.provider.chat_completions.transport import ChatTransport
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.inline_tool_calls import extract_inline_calls
-from yarrow.provider.openai.address import OpenAiAddress, parse_address
 from yarrow.provider.transport import Endpoint, make_timeouts
 
 MAX_REMEMBERED_URLS = 256
@@ -38,7 +37,7 @@ class OpenAiProvider:
         self._model = model
         self._settings = settings
         self._http = http
-        self._address = parse_address(settings.base_url)
+        self._address = parse_openai_address(settings.base_url)
         self._endpoint = Endpoint(
             _working_urls.get(self._address.base, self._address.base),
             make_backend(name, key, settings.headers),
@@ -129,11 +128,11 @@ async def build(config: AdapterConfig) -> Provider:
     follows = bool(elsewhere) and config.name == "openai" and not settings.base_url
     if follows:
         settings = replace(settings, base_url=elsewhere)
-    address = parse_address(settings.base_url)
+    address = parse_openai_address(settings.base_url)
     if not key and (follows or address.is_trusted):
         key, _ = find_vendor_key(config.environment)
     if not key and address.is_official and not has_credential_header(settings):
-        raise make_missing_key_error(config.name, "OPENAI_API_KEY")
+        raise make_missing_key_error(config.name, "openai")
     return OpenAiProvider(config.name, config.model, settings=settings, key=key, http=HttpClient(config.environment))
 
 

@@ -1,6 +1,6 @@
 """First start: lets the user choose a model backend when none was found."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from textwrap import wrap
 
 from msgspec import Struct
@@ -18,23 +18,7 @@ MAX_PROBLEM_ROWS = 5
 OTHER_SERVER = "Another server"
 STARTER_MODEL = "Starter model"
 TAKE_ANYWAY = "All the same"
-_CHOICES = (
-    CompletionItem("Ollama", "on this machine: run `ollama serve` and `ollama pull qwen3`"),
-    CompletionItem("llama.cpp", "on this machine: run `llama-server -m MODEL.gguf --jinja --port 8080`"),
-    CompletionItem(STARTER_MODEL, "a small one that is fetched now ({size}) and runs inside Yarrow"),
-    CompletionItem("Anthropic", "with a key in ANTHROPIC_API_KEY"),
-    CompletionItem("OpenAI", "with a key in OPENAI_API_KEY"),
-    CompletionItem("Gemini", "with a key in GEMINI_API_KEY"),
-    CompletionItem(OTHER_SERVER, "that speaks OpenAI's chat completions"),
-)
-_PROVIDERS = {
-    "Ollama": "ollama",
-    "llama.cpp": "llamacpp",
-    STARTER_MODEL: "local",
-    "Anthropic": "anthropic",
-    "OpenAI": "openai",
-    "Gemini": "gemini",
-}
+_LOCAL_PROVIDERS = {"Ollama": "ollama", "llama.cpp": "llamacpp", STARTER_MODEL: "local"}
 
 
 class BackendChoice(Struct, frozen=True):
@@ -49,6 +33,16 @@ class BackendChoice(Struct, frozen=True):
     """True if the starter model must be downloaded."""
     is_sure: bool = False
     """True if the user accepts the backend although it was tried and did not work."""
+
+
+class HostedBackend(Struct, frozen=True):
+    """Hosted server that needs a key."""
+
+    title: str
+    provider: str
+    """Id of the provider."""
+    variable: str
+    """Environment variable with the key."""
 
 
 class AnswerProblem(Struct, frozen=True):
@@ -70,10 +64,24 @@ class BackendQuestion(Struct, frozen=True):
 class BackendPicker:
     """Asks for a backend, as often as needed; earlier answers are kept."""
 
-    def __init__(self, terminal: Terminal, *, size: str, questions: Mapping[str, BackendQuestion]) -> None:
+    def __init__(
+        self,
+        terminal: Terminal,
+        *,
+        size: str,
+        hosted: Sequence[HostedBackend],
+        questions: Mapping[str, BackendQuestion],
+    ) -> None:
         """`size` is that of the starter model; `questions` about a server are by key of the configuration file."""
         self._terminal = terminal
-        self._choices = [CompletionItem(one.word, one.help.format(size=size)) for one in _CHOICES]
+        self._choices = [
+            CompletionItem("Ollama", "on this machine: run `ollama serve` and `ollama pull qwen3`"),
+            CompletionItem("llama.cpp", "on this machine: run `llama-server -m MODEL.gguf --jinja --port 8080`"),
+            CompletionItem(STARTER_MODEL, f"a small one that is fetched now ({size}) and runs inside Yarrow"),
+            *(CompletionItem(one.title, f"with a key in {one.variable}") for one in hosted),
+            CompletionItem(OTHER_SERVER, "that speaks OpenAI's chat completions"),
+        ]
+        self._providers = _LOCAL_PROVIDERS | {one.title: one.provider for one in hosted}
         self._questions = questions
         self._answers: dict[str, str] = {}
         self._last: BackendChoice | None = None
@@ -92,10 +100,13 @@ class BackendPicker:
             picked = await pick(self._terminal, TITLES, choices, above=above)
             if picked == TAKE_ANYWAY and self._last is not None:
                 return replace(self._last, is_sure=True)
-            backend = await self._ask_other_server() if picked == OTHER_SERVER else _make_built_in(picked)
+            backend = await self._ask_other_server() if picked == OTHER_SERVER else self._make_built_in(picked)
             if backend is not None or picked is None:
                 self._last = backend
                 return backend
+
+    def _make_built_in(self, picked: str | None) -> BackendChoice | None:
+        return BackendChoice(self._providers[picked], needs_starter=picked == STARTER_MODEL) if picked else None
 
     async def _ask_other_server(self) -> BackendChoice | None:
         session: PromptSession[str] = PromptSession(input=self._terminal.input, output=self._terminal.output)
@@ -123,7 +134,3 @@ class BackendPicker:
             )
             self._terminal.output.write_raw("\r\n")
             self._terminal.output.flush()
-
-
-def _make_built_in(picked: str | None) -> BackendChoice | None:
-    return BackendChoice(_PROVIDERS[picked], needs_starter=picked == STARTER_MODEL) if picked else None
