@@ -73,7 +73,7 @@ def follow(package: Path) -> None:
     assert list(steps) == [ADAPTER, TABLE]
     assert "`__init__.py` of one docstring" in steps[ADAPTER]
     (code,) = re.findall(r"^```python\n(.*?)^```$", steps[ADAPTER], re.MULTILINE | re.DOTALL)
-    (row,) = re.findall(r"one row: `(.+)`$", steps[TABLE], re.MULTILINE)
+    (row,) = re.findall(r"one row:\s+`(.+)`$", steps[TABLE], re.MULTILINE)
     (package / ADAPTER).parent.mkdir()
     (package / ADAPTER).with_name("__init__.py").write_text('"""The provider `toy`."""\n')
     (package / ADAPTER).write_text(code)
@@ -120,3 +120,11 @@ async def test_without_the_page_there_is_no_toy(world: World, toy: Toy) -> None:
     ended = await world.run("hi")
     assert (ended.code, toy.sent) == (2, [])
     assert "providers.toy needs a type" in ended.err
+
+
+async def test_the_row_of_the_page_is_all_that_is_known_of_its_vendor(world: World, added: Path) -> None:
+    """The advice without a backend, the key that is missing, and the server that is found by its key."""
+    assert "TOY_KEY=..." in (await world.run("hi")).err
+    assert "export TOY_KEY=..." in (await world.run("-m", "toy/x", "hi")).err
+    world.environment["TOY_KEY"] = "toy-0123456789abcdef"
+    assert "TOY_KEY is set" in (await world.run("doctor")).out

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from yarrow.errors import Code, ProviderError
 from yarrow.message import StopReason, Usage
@@ -63,6 +63,9 @@ class Framing(Protocol):
 
 class FrameDecoder(AnswerDecoder, ABC):
     """Decoder of one answer in frames: call `feed` with what each read of the socket returned, then `end`."""
+
+    accepts_body: ClassVar[bool] = True
+    """An answer may also be a whole body, for `take`, from a server that did not stream."""
 
     def __init__(self, backend: Backend, framing: Framing, events: EventBuffer) -> None:
         super().__init__(backend, events)

@@ -1,7 +1,7 @@
 """HTTP transport of model calls: timeouts, status codes and error bodies."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 
 import msgspec
@@ -13,6 +13,7 @@ from yarrow.errors import Code, ProviderError
 from yarrow.provider.answer_decoder import FrameDecoder
 from yarrow.provider.backend_errors import Backend, ErrorResponse, make_response_error
 from yarrow.provider.base import ProviderEvent
+from yarrow.provider.body import Body, to_json
 from yarrow.provider.http.client import MAX_ERROR_BODY_BYTES, HttpClient, HttpRequest, HttpResponse, Timeouts
 
 QUESTION_TIMEOUTS = Timeouts(connect=10.0, first_byte=30.0, idle=30.0)
@@ -79,21 +80,20 @@ class Transport:
         self._endpoint = endpoint
         self._own = own
 
-    def make_request(self, path: str, body: bytes, *, idle: float | None) -> HttpRequest:
-        """Return the request for an answer; `idle` overrides the endpoint's idle timeout, in seconds."""
-        return self._build_request(path, body, replace_idle(self._endpoint.timeouts, idle))
-
     async def stream(
-        self,
-        request: HttpRequest,
-        decoder: FrameDecoder,
-        read: Callable[[HttpResponse, FrameDecoder, "StallTimer"], AsyncGenerator[ProviderEvent]],
+        self, path: str, body: Body, decoder: FrameDecoder, *, idle: float | None
     ) -> AsyncGenerator[ProviderEvent]:
-        """Send a request and yield its answer; ends with a stop or raises ProviderError."""
+        """POST a body and yield its answer; ends with a stop or raises ProviderError.
+
+        `idle` overrides the endpoint's idle timeout, in seconds.
+        """
+        request = self._build_request(path, to_json(body), replace_idle(self._endpoint.timeouts, idle))
         async with self._http.send(request) as response:
             await check_response(response, self._endpoint.backend)
             watch = StallTimer(request.timeouts.stall, self._endpoint.backend)
-            async with aclosing(read(response, decoder, watch)) as events:
+            is_body = decoder.accepts_body and _is_json(response)
+            reading = _read_body(response, decoder) if is_body else _read_stream(response, decoder, watch)
+            async with aclosing(reading) as events:
                 async for event in events:
                     yield event
             for event in decoder.end():
@@ -177,7 +177,7 @@ class StallTimer:
             raise ProviderError(Code.STREAM_STALLED, f"{sentence}; set stallTimeout to wait longer", retryable=True)
 
 
-async def read_stream(
+async def _read_stream(
     response: HttpResponse, decoder: FrameDecoder, watch: StallTimer
 ) -> AsyncGenerator[ProviderEvent]:
     """Yield events until the answer is done, has failed, or the body ends."""
@@ -194,12 +194,9 @@ async def read_stream(
             raise
 
 
-def read_stream_or_body(
-    response: HttpResponse, decoder: FrameDecoder, watch: StallTimer
-) -> AsyncGenerator[ProviderEvent]:
-    """Yield the same events, even if the server did not stream as requested."""
-    is_whole = response.headers.get("content-type", "").startswith("application/json")
-    return _read_body(response, decoder) if is_whole else read_stream(response, decoder, watch)
+def _is_json(response: HttpResponse) -> bool:
+    """Return whether the body is one JSON object, because the server did not stream as requested."""
+    return response.headers.get("content-type", "").startswith("application/json")
 
 
 async def _read_body(response: HttpResponse, decoder: FrameDecoder) -> AsyncGenerator[ProviderEvent]:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from yarrow.config.settings import ProviderSettings
-from yarrow.errors import Code, ProviderError
+from yarrow.errors import ProviderError
 from yarrow.provider.addresses import is_local, parse_gemini_address
 from yarrow.provider.api_keys import find_key
 from yarrow.provider.backend_errors import make_backend
@@ -27,6 +27,7 @@ from yarrow.provider.gemini.decoder import GeminiDecoder
 from yarrow.provider.gemini.request import GeminiRequest, encode_gemini_request
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
+from yarrow.provider.model_list import make_missing_model_error
 from yarrow.provider.transport import QUESTION_TIMEOUTS, SHORT_TIMEOUTS, make_timeouts, replace_idle
 
 PAGE_SIZE = 1000
@@ -81,8 +82,7 @@ class GeminiProvider:
     async def info(self) -> ProviderInfo:
         """Ask the server for the model's capabilities; unreported ones get the usual values."""
         if not self._model:
-            sentence = f"{self._name} needs a model: use -m, or set `model`"
-            raise ProviderError(Code.PROVIDER_SETUP, f"{sentence} (--list-models shows them)")
+            raise make_missing_model_error(self._name)
         told = await self._get_model()
         return ProviderInfo(
             name=self._name,

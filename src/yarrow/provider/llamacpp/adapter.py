@@ -11,15 +11,15 @@ from yarrow.message import Message, Role, ThinkingLevel
 from yarrow.provider.api_keys import find_configured_key
 from yarrow.provider.backend_errors import make_backend
 from yarrow.provider.base import AdapterConfig, CompletionRequest, ModelEntry, Provider, ProviderEvent, ProviderInfo
+from yarrow.provider.chat_completions.decoder import ChatDecoder
 from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals, LearnedRequirements
 from yarrow.provider.chat_completions.request import encode_chat_request
-from yarrow.provider.chat_completions.transport import ChatTransport
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.inline_tool_calls import extract_inline_calls
 from yarrow.provider.llamacpp import server_info
 from yarrow.provider.llamacpp.server_info import DEFAULT_ROOTS, find_server
-from yarrow.provider.transport import Endpoint, make_timeouts
+from yarrow.provider.transport import Endpoint, Transport, make_bearer_header, make_timeouts
 
 T = TypeVar("T")
 
@@ -60,11 +60,12 @@ class LlamaCppProvider:
         whole = encode_chat_request(
             request, target, fields=make_llamacpp_fields(request, self._settings), extra=self._settings.extra_body
         )
-        patience = self.make_load_wait()
+        patience, options = self.make_load_wait(), request.stream_opts
         while True:
             body = self._refusals.apply(self._requirements.apply(whole))
             try:
-                raw = transport.stream(body, request.stream_opts)
+                decoder = ChatDecoder(self._backend, chunk_size=options.chunk_size)
+                raw = transport.stream("chat/completions", body, decoder, idle=options.idle_timeout)
                 async with aclosing(extract_inline_calls(raw, request)) as events:
                     async for event in events:
                         yield event
@@ -84,7 +85,7 @@ class LlamaCppProvider:
         """Close the connections."""
         await self._http.close()
 
-    async def _transport(self, path: str) -> ChatTransport:
+    async def _transport(self, path: str) -> Transport:
         """Return a transport to the server, at a path below its root."""
         if not self._root:
             self._root = await find_server(self._http, self.roots)
@@ -94,7 +95,7 @@ class LlamaCppProvider:
             raise ProviderError(Code.UNREACHABLE, f"{sentence} providers.{self._name}.baseUrl", retryable=True)
         timeouts = make_timeouts(self._settings, local=True)
         endpoint = Endpoint(self._root + path, self._backend, headers=self._settings.headers, timeouts=timeouts)
-        return ChatTransport(self._http, endpoint)
+        return Transport(self._http, endpoint, make_bearer_header(self._backend))
 
     async def _wait_until_loaded(self, ask: Callable[[], Awaitable[T]]) -> T:
         patience = self.make_load_wait()

@@ -2,33 +2,27 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, cast
 from urllib.parse import quote
 
 import msgspec
 
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.base import ModelEntry
-from yarrow.provider.chat_completions.model_list import parse_models, parse_rows
-from yarrow.provider.chat_completions.transport import ChatTransport
 from yarrow.provider.http.client import HttpClient, HttpRequest, Timeouts
-
-_UNSUPPORTED_CODES = frozenset(
-    {Code.NOT_FOUND, Code.UNSUPPORTED_FEATURE, Code.INVALID_REQUEST, Code.MALFORMED_RESPONSE, Code.SERVER_ERROR}
-)
-"""Errors of a server that lacks an endpoint, or has it disabled."""
+from yarrow.provider.model_list import UNSUPPORTED_CODES, as_count, as_object, parse_models, parse_rows
+from yarrow.provider.transport import Transport
 
 
-async def get_slot_window(root: ChatTransport, model: str) -> int:
+async def get_slot_window(root: Transport, model: str) -> int:
     """Return the context of one slot in tokens, 0 if the server does not report it; `model` may be empty.
 
     The trained maximum is not a substitute: it says nothing about the memory reserved.
     """
     props = await _get_or_none(root, f"props?model={quote(model, safe='')}" if model else "props")
-    if window := _positive(_dict(_dict(props).get("default_generation_settings")).get("n_ctx")):
+    if window := as_count(as_object(as_object(props).get("default_generation_settings")).get("n_ctx")):
         return window
     for slot in parse_rows(await _get_or_none(root, "slots")):
-        if window := _positive(slot.get("n_ctx")):
+        if window := as_count(slot.get("n_ctx")):
             return window
     return next(
         (entry.context_window for entry in parse_models(await _get_or_none(root, "v1/models")) if entry.context_window),
@@ -36,37 +30,29 @@ async def get_slot_window(root: ChatTransport, model: str) -> int:
     )
 
 
-async def list_server_models(root: ChatTransport) -> list[ModelEntry]:
+async def list_server_models(root: Transport) -> list[ModelEntry]:
     """Return the server's models; the window is known if there is only one, or if the list contains it."""
-    listed = parse_models(await root.get("v1/models"))
+    listed = parse_models(await root.ask("v1/models"))
     if len(listed) == 1 and not listed[0].context_window:
         return [ModelEntry(listed[0].name, await get_slot_window(root, ""))]
     return listed
 
 
-async def get_first_model(root: ChatTransport) -> str:
+async def get_first_model(root: Transport) -> str:
     """Return the name of the first model; raises PROVIDER_SETUP if the server has none."""
-    listed = parse_models(await root.get("v1/models"))
+    listed = parse_models(await root.ask("v1/models"))
     if not listed:
         raise ProviderError(Code.PROVIDER_SETUP, "the llama.cpp server lists no models; select one with -m")
     return listed[0].name
 
 
-async def _get_or_none(root: ChatTransport, path: str) -> object:
+async def _get_or_none(root: Transport, path: str) -> object:
     try:
-        return await root.get(path)
+        return await root.ask(path)
     except ProviderError as error:
-        if error.code not in _UNSUPPORTED_CODES:
+        if error.code not in UNSUPPORTED_CODES:
             raise
         return None
-
-
-def _dict(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _positive(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
 
 
 DEFAULT_ROOTS = ("http://127.0.0.1:8080", "http://127.0.0.1:9931")
@@ -101,9 +87,5 @@ def _is_health(body: bytes) -> bool:
         value: object = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
-    if not isinstance(value, dict):
-        return False
-    health = cast("dict[str, Any]", value)
-    error = health.get("error")
-    loads = isinstance(error, dict) and cast("dict[str, Any]", error).get("message") == "Loading model"
-    return loads or health.get("status") == "ok"
+    health = as_object(value)
+    return as_object(health.get("error")).get("message") == "Loading model" or health.get("status") == "ok"

@@ -3,13 +3,12 @@
 from collections import defaultdict
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, cast
 from urllib.parse import quote
 
 from msgspec.structs import replace
 
 from yarrow.config.settings import ProviderSettings
-from yarrow.errors import Code, ProviderError
+from yarrow.errors import ProviderError
 from yarrow.message import ThinkingLevel
 from yarrow.provider.addresses import is_local, make_messages_url
 from yarrow.provider.api_keys import find_key
@@ -21,26 +20,25 @@ from yarrow.provider.base import (
     Provider,
     ProviderEvent,
     ProviderInfo,
-    StreamOptions,
 )
-from yarrow.provider.body import Body, to_json
+from yarrow.provider.body import Body
 from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals
-from yarrow.provider.chat_completions.model_list import parse_rows
 from yarrow.provider.history import Target
-from yarrow.provider.http.client import HttpClient, Timeouts
+from yarrow.provider.http.client import HttpClient
 from yarrow.provider.messages.capabilities import MessagesCapabilities, ThinkingStyle, infer_capabilities, parse_model
 from yarrow.provider.messages.decoder import MessagesDecoder
 from yarrow.provider.messages.learned_refusals import MessagesRefusals, find_room_left, forbids_thinking
 from yarrow.provider.messages.request import encode_messages_request
+from yarrow.provider.model_list import as_object, make_missing_model_error, parse_rows
 from yarrow.provider.transport import (
-    QUESTION_TIMEOUTS,
     SHORT_TIMEOUTS,
     Endpoint,
     Transport,
     make_timeouts,
-    read_stream_or_body,
 )
 
+API_VERSION = "2023-06-01"
+"""API version in which a temperature can be set."""
 MAX_PAGES = 50
 """Maximum pages requested of the list of models; models on later pages are not listed."""
 
@@ -61,7 +59,9 @@ class MessagesProvider:
             headers=settings.headers,
             timeouts=make_timeouts(settings, local=is_local(settings.base_url)),
         )
-        self._transport = MessagesTransport(http, endpoint)
+        self._backend = endpoint.backend
+        own = {"x-api-key": endpoint.backend.secret} if endpoint.backend.secret else {}
+        self._transport = Transport(http, endpoint, {"anthropic-version": API_VERSION} | own)
         self._capabilities: dict[str, MessagesCapabilities] = {}
         self._learned: defaultdict[str, MessagesRefusals] = defaultdict(MessagesRefusals)
         self._refusals = LearnedRefusals()
@@ -69,8 +69,7 @@ class MessagesProvider:
     async def info(self) -> ProviderInfo:
         """Ask the server for the model's capabilities; those not reported are inferred from its name."""
         if not self._model:
-            sentence = f"{self._name} needs a model: use -m, or set `model`"
-            raise ProviderError(Code.PROVIDER_SETUP, f"{sentence} (--list-models shows them)")
+            raise make_missing_model_error(self._name)
         abilities = self._capabilities[self._model] = await self._get_capabilities()
         return ProviderInfo(
             name=self._name,
@@ -82,11 +81,13 @@ class MessagesProvider:
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
         """Stream one answer; if the server refuses an optional part, retry without it, and omit it from then on."""
-        room = 0
+        room, options = 0, request.stream_opts
         while True:
             body = self._body(request, room)
             try:
-                async with aclosing(self._transport.stream(body, request.stream_opts)) as events:
+                decoder = MessagesDecoder(self._backend, chunk_size=options.chunk_size)
+                answer = self._transport.stream("messages", body, decoder, idle=options.idle_timeout)
+                async with aclosing(answer) as events:
                     async for event in events:
                         yield event
             except ProviderError as error:
@@ -105,7 +106,7 @@ class MessagesProvider:
         entries: list[ModelEntry] = []
         path = "models"
         for _ in range(MAX_PAGES):
-            page = await self._transport.get(path)
+            page = await self._transport.ask(path)
             models = [entry for entry in map(parse_model, parse_rows(page)) if entry is not None]
             entries += [ModelEntry(entry.id, entry.get_capabilities(entry.id).window) for entry in models]
             follows = _get_next_page_id(page)
@@ -120,7 +121,9 @@ class MessagesProvider:
 
     async def _get_capabilities(self) -> MessagesCapabilities:
         try:
-            entry = parse_model(await self._transport.get(f"models/{quote(self._model, safe='')}", SHORT_TIMEOUTS))
+            entry = parse_model(
+                await self._transport.ask(f"models/{quote(self._model, safe='')}", timeouts=SHORT_TIMEOUTS)
+            )
         except ProviderError:
             # Many compatible servers do not know this request; the first answer shows any real problem.
             entry = None
@@ -148,7 +151,7 @@ class MessagesProvider:
 
 def _get_next_page_id(page: object) -> str:
     """Return the id of the model before the next page; empty if there is none."""
-    fields = cast("dict[str, Any]", page) if isinstance(page, dict) else {}
+    fields = as_object(page)
     last = fields.get("last_id")
     return last if fields.get("has_more") is True and isinstance(last, str) else ""
 
@@ -159,26 +162,3 @@ async def build(config: AdapterConfig) -> Provider:
     provider = MessagesProvider(config.name, config.model, settings=config.settings, key=key, http=http)
     provider.thinking_style = config.settings.thinking_style
     return provider
-
-
-API_VERSION = "2023-06-01"
-"""API version in which a temperature can be set."""
-
-
-class MessagesTransport:
-    """Client of one server over the caller's HTTP client."""
-
-    def __init__(self, http: HttpClient, endpoint: Endpoint) -> None:
-        self._backend = endpoint.backend
-        key = {"x-api-key": endpoint.backend.secret} if endpoint.backend.secret else {}
-        self._transport = Transport(http, endpoint, {"anthropic-version": API_VERSION} | key)
-
-    def stream(self, body: Body, options: StreamOptions) -> AsyncGenerator[ProviderEvent]:
-        """Send a body and yield its answer; ends with a stop or raises ProviderError."""
-        request = self._transport.make_request("messages", to_json(body), idle=options.idle_timeout)
-        decoder = MessagesDecoder(self._backend, chunk_size=options.chunk_size)
-        return self._transport.stream(request, decoder, read_stream_or_body)
-
-    async def get(self, path: str, timeouts: Timeouts = QUESTION_TIMEOUTS) -> object:
-        """Return the decoded JSON at a path below the base; raises ProviderError."""
-        return await self._transport.ask(path, timeouts=timeouts)

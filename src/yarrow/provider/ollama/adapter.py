@@ -22,24 +22,18 @@ from yarrow.provider.base import (
     Provider,
     ProviderEvent,
     ProviderInfo,
-    StreamOptions,
     UsagePiece,
 )
-from yarrow.provider.body import Body, to_json
+from yarrow.provider.body import Body
 from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals
-from yarrow.provider.chat_completions.model_list import parse_models, parse_rows
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.inline_tool_calls import extract_inline_calls
+from yarrow.provider.model_list import UNSUPPORTED_CODES, as_count, as_object, parse_models, parse_rows
 from yarrow.provider.ollama.capabilities import OllamaCapabilities, OllamaModelInfo, parse_capabilities
 from yarrow.provider.ollama.decoder import OllamaDecoder
 from yarrow.provider.ollama.request import encode_ollama_request
-from yarrow.provider.transport import Endpoint, Transport, make_bearer_header, make_timeouts, read_stream
-
-_UNSUPPORTED_CODES = frozenset(
-    {Code.NOT_FOUND, Code.UNSUPPORTED_FEATURE, Code.INVALID_REQUEST, Code.MALFORMED_RESPONSE, Code.SERVER_ERROR}
-)
-"""Errors of a server that is too old for a request."""
+from yarrow.provider.transport import Endpoint, Transport, make_bearer_header, make_timeouts
 
 
 class OllamaProvider:
@@ -52,9 +46,9 @@ class OllamaProvider:
         self._http = http
         root = parse_ollama_root(settings.base_url)
         timeouts = make_timeouts(settings, local=not is_hosted_ollama(root))
-        self._transport = OllamaTransport(
-            http, Endpoint(root, make_backend(name, key, settings.headers), headers=settings.headers, timeouts=timeouts)
-        )
+        self._backend = make_backend(name, key, settings.headers)
+        endpoint = Endpoint(root, self._backend, headers=settings.headers, timeouts=timeouts)
+        self._transport = Transport(http, endpoint, make_bearer_header(self._backend))
         self._capabilities: dict[str, OllamaCapabilities] = {}
         self._learned: defaultdict[str, OllamaRefusals] = defaultdict(OllamaRefusals)
         self._refusals = LearnedRefusals()
@@ -80,13 +74,14 @@ class OllamaProvider:
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
         """Stream one answer; if the server refuses an optional part, retry without it, and omit it from then on."""
-        lessons = self._learned[request.model]
+        lessons, options = self._learned[request.model], request.stream_opts
         while True:
             body: Body = {}
             try:
                 abilities = await self._get_capabilities(request.model)
                 body = self._body(request, abilities)
-                answer = self._transport.stream(body, request.stream_opts, window=abilities.window)
+                decoder = OllamaDecoder(self._backend, chunk_size=options.chunk_size, window=abilities.window)
+                answer = self._transport.stream("api/chat", body, decoder, idle=options.idle_timeout)
                 async with aclosing(extract_inline_calls(answer, request) if "tools" in body else answer) as events:
                     async for event in events:
                         if text := self._notice_truncation(request, event):
@@ -125,9 +120,9 @@ class OllamaProvider:
     async def _ask_or_none(self, path: str, question: Body | None = None) -> object:
         """Return the response to a request that older servers do not know; None from such a server."""
         try:
-            return await self._transport.ask(path, question)
+            return await self._transport.ask(path, b"" if question is None else msgspec.json.encode(question))
         except ProviderError as error:
-            if error.code not in _UNSUPPORTED_CODES or is_not_pulled(error):
+            if error.code not in UNSUPPORTED_CODES or is_not_pulled(error):
                 raise
             return None
 
@@ -143,8 +138,7 @@ class OllamaProvider:
 
     def _configured_window(self) -> int:
         options = self._settings.extra_body.get("options")
-        told = cast("dict[str, Any]", options).get("num_ctx") if isinstance(options, dict) else None
-        return told if isinstance(told, int) and told > 0 else self._settings.context_window
+        return as_count(as_object(options).get("num_ctx")) or self._settings.context_window
 
     def _body(self, request: CompletionRequest, capabilities: OllamaCapabilities) -> Body:
         target = Target(self._name, request.model, self._refusals.takes_image)
@@ -170,24 +164,6 @@ async def build(config: AdapterConfig) -> Provider:
     if not key and is_hosted_ollama(root) and root.startswith("https://"):
         key = config.environment.get("OLLAMA_API_KEY", "").strip()
     return OllamaProvider(config.name, config.model, settings=settings, key=key, http=HttpClient(config.environment))
-
-
-class OllamaTransport:
-    """Client of one server over the caller's HTTP client."""
-
-    def __init__(self, http: HttpClient, endpoint: Endpoint) -> None:
-        self._backend = endpoint.backend
-        self._transport = Transport(http, endpoint, make_bearer_header(endpoint.backend))
-
-    def stream(self, body: Body, options: StreamOptions, *, window: int) -> AsyncGenerator[ProviderEvent]:
-        """Send a body and yield its answer; ends with a stop or raises ProviderError. `window` is in tokens."""
-        request = self._transport.make_request("api/chat", to_json(body), idle=options.idle_timeout)
-        decoder = OllamaDecoder(self._backend, chunk_size=options.chunk_size, window=window)
-        return self._transport.stream(request, decoder, read_stream)
-
-    async def ask(self, path: str, question: Body | None = None) -> object:
-        """GET a path, or POST a question to it, and return the decoded JSON; raises ProviderError."""
-        return await self._transport.ask(path, b"" if question is None else msgspec.json.encode(question))
 
 
 _NOT_PULLED = re.compile(r"model ['\"].{1,200}['\"] not found")

@@ -6,6 +6,7 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 
 from yarrow.message import Message, Thinking, ThinkingLevel
+from yarrow.provider.model_list import as_count, as_object
 
 DEFAULT_WINDOW_TOKENS = 4096
 """Default window in tokens, if neither the user nor the server sets one."""
@@ -41,8 +42,8 @@ def parse_capabilities(model: str, info: OllamaModelInfo, configured: int) -> Ol
     `DEFAULT_WINDOW_TOKENS`, and never more than the trained one. A model on the vendor's machines has the whole trained
     window.
     """
-    shown = _dict(info.shown)
-    trained = _get_trained_window(_dict(shown.get("model_info")))
+    shown = as_object(info.shown)
+    trained = _get_trained_window(as_object(shown.get("model_info")))
     elsewhere = trained if shown.get("remote_host") else 0
     window = (
         configured
@@ -56,7 +57,7 @@ def parse_capabilities(model: str, info: OllamaModelInfo, configured: int) -> Ol
     if not isinstance(listed, list):
         return OllamaCapabilities(window)
     capabilities = cast("list[object]", listed)
-    thinking = _find_style(model, _dict(shown.get("details"))) if "thinking" in capabilities else "none"
+    thinking = _find_style(model, as_object(shown.get("details"))) if "thinking" in capabilities else "none"
     return OllamaCapabilities(window, "tools" in capabilities, "vision" in capabilities, thinking)
 
 
@@ -67,16 +68,16 @@ def _find_style(model: str, details: dict[str, Any]) -> ThinkingStyle:
 
 def _get_trained_window(info: dict[str, Any]) -> int:
     architecture = info.get("general.architecture")
-    return _positive(info.get(f"{architecture}.context_length"))
+    return as_count(info.get(f"{architecture}.context_length"))
 
 
 def _get_loaded_window(running: object, model: str) -> int:
     """Return the context of a loaded model in tokens, 0 if it is not loaded."""
     names = {model, f"{model}:latest"}
-    entries = _dict(running).get("models")
-    for entry in map(_dict, cast("list[object]", entries) if isinstance(entries, list) else []):
+    entries = as_object(running).get("models")
+    for entry in map(as_object, cast("list[object]", entries) if isinstance(entries, list) else []):
         if entry.get("name") in names or entry.get("model") in names:
-            return _positive(entry.get("context_length"))
+            return as_count(entry.get("context_length"))
     return 0
 
 
@@ -84,14 +85,6 @@ def _get_parameter_window(parameters: object) -> int:
     """Return the context in a model's parameters, which are listed one per line."""
     found = _NUM_CTX.search(parameters) if isinstance(parameters, str) else None
     return int(found[1]) if found else 0
-
-
-def _dict(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _positive(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
 
 
 FIELD_MARK = '{"field":"thinking"}'

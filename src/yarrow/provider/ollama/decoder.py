@@ -89,6 +89,8 @@ class OllamaDecoder(FrameDecoder):
     CONTEXT_WINDOW.
     """
 
+    accepts_body = False
+
     def __init__(self, backend: Backend, *, chunk_size: int = 0, window: int = 0) -> None:
         super().__init__(backend, _ChatLines(), EventBuffer(chunk_size))
         self._window = window

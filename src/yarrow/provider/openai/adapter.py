@@ -7,21 +7,21 @@ from typing import Any
 from msgspec.structs import replace
 
 from yarrow.config.settings import ProviderSettings
-from yarrow.errors import Code, ProviderError
+from yarrow.errors import ProviderError
 from yarrow.message import ThinkingLevel
 from yarrow.provider.addresses import OpenAiAddress, parse_openai_address
 from yarrow.provider.api_keys import find_configured_key, find_vendor_key, has_credential_header, make_missing_key_error
 from yarrow.provider.backend_errors import make_backend
 from yarrow.provider.base import AdapterConfig, CompletionRequest, ModelEntry, Provider, ProviderEvent, ProviderInfo
 from yarrow.provider.body import Body
+from yarrow.provider.chat_completions.decoder import ChatDecoder
 from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals, LearnedRequirements
-from yarrow.provider.chat_completions.model_list import parse_models
 from yarrow.provider.chat_completions.request import encode_chat_request
-from yarrow.provider.chat_completions.transport import ChatTransport
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.inline_tool_calls import extract_inline_calls
-from yarrow.provider.transport import Endpoint, make_timeouts
+from yarrow.provider.model_list import make_missing_model_error, parse_models
+from yarrow.provider.transport import Endpoint, Transport, make_bearer_header, make_timeouts
 
 MAX_REMEMBERED_URLS = 256
 """Maximum addresses whose working form is remembered in this process; beyond it all are forgotten."""
@@ -45,15 +45,14 @@ class OpenAiProvider:
             headers=settings.headers,
             timeouts=make_timeouts(settings, local=self._address.is_local_server),
         )
-        self._transport = ChatTransport(http, self._endpoint)
+        self._transport = self._connect(self._endpoint)
         self._requirements = LearnedRequirements(self._address.host)
         self._refusals = LearnedRefusals()
 
     async def info(self) -> ProviderInfo:
         """Return the capabilities known without a request, which would delay the first answer."""
         if not self._model:
-            sentence = f"{self._name} needs a model: use -m, or set `model`"
-            raise ProviderError(Code.PROVIDER_SETUP, f"{sentence} (--list-models shows them)")
+            raise make_missing_model_error(self._name)
         return ProviderInfo(
             name=self._name,
             model=self._model,
@@ -67,7 +66,9 @@ class OpenAiProvider:
         while True:
             body = self._body(request)
             try:
-                raw = self._transport.stream(body, request.stream_opts)
+                options = request.stream_opts
+                decoder = ChatDecoder(self._endpoint.backend, chunk_size=options.chunk_size)
+                raw = self._transport.stream("chat/completions", body, decoder, idle=options.idle_timeout)
                 # A hosted backend parses its model's calls itself.
                 heard = extract_inline_calls(raw, request) if self._address.is_local_server else raw
                 async with aclosing(heard) as events:
@@ -82,11 +83,11 @@ class OpenAiProvider:
     async def list_models(self) -> list[ModelEntry]:
         """Return the server's models, with their windows if the server or we know them."""
         try:
-            found = await self._transport.get("models")
+            found = await self._transport.ask("models")
         except ProviderError as error:
             if not self._switch_address(error):
                 raise
-            found = await self._transport.get("models")
+            found = await self._transport.ask("models")
         listed = parse_models(found)
         return [ModelEntry(entry.name, entry.context_window or find_known_window(entry.name)) for entry in listed]
 
@@ -102,8 +103,11 @@ class OpenAiProvider:
         if len(_working_urls) >= MAX_REMEMBERED_URLS:
             _working_urls.clear()
         _working_urls[address.base] = address.other
-        self._transport = ChatTransport(self._http, replace(self._endpoint, base=address.other))
+        self._transport = self._connect(replace(self._endpoint, base=address.other))
         return True
+
+    def _connect(self, endpoint: Endpoint) -> Transport:
+        return Transport(self._http, endpoint, make_bearer_header(endpoint.backend))
 
     def _learn(self, error: ProviderError, body: Body, request: CompletionRequest) -> bool:
         if self._requirements.is_about(error):

@@ -1,8 +1,14 @@
-"""Parser of the model lists that chat-completions servers return."""
+"""What servers tell of their models: lists of them, windows, and what a server cannot tell."""
 
 from typing import Any, cast
 
+from yarrow.errors import Code, ProviderError
 from yarrow.provider.base import ModelEntry
+
+UNSUPPORTED_CODES = frozenset(
+    {Code.NOT_FOUND, Code.UNSUPPORTED_FEATURE, Code.INVALID_REQUEST, Code.MALFORMED_RESPONSE, Code.SERVER_ERROR}
+)
+"""Errors of a server that lacks a request about models, is too old for it, or has it disabled."""
 
 _WINDOW_FIELDS = ("max_model_len", "context_length", "context_window", "max_context_length", "n_ctx")
 """Names under which servers report a model's window, in tokens."""
@@ -38,3 +44,19 @@ def _find_window(entry: dict[str, Any]) -> int:
         if isinstance(value := cast("dict[str, Any]", place).get(name), int) and value > 0
     ]
     return min(told, default=0)
+
+
+def as_object(value: object) -> dict[str, Any]:
+    """Return a decoded object; empty if the value is none."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def as_count(value: object) -> int:
+    """Return a positive number; 0 if the value is none."""
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def make_missing_model_error(name: str) -> ProviderError:
+    """Return PROVIDER_SETUP for the provider `name`, which cannot choose a model itself."""
+    sentence = f"{name} needs the name of a model: give one with -m, or set `model` (--list-models shows them)"
+    return ProviderError(Code.PROVIDER_SETUP, sentence)
