@@ -1,4 +1,4 @@
-"""What servers tell of their models: lists of them, windows, and what a server cannot tell."""
+"""Answers of servers about their models: lists, windows, and the errors of a server that gives none."""
 
 from typing import Any, cast
 
