@@ -22,9 +22,9 @@ from yarrow.provider.base import (
     StreamOptions,
 )
 from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals
-from yarrow.provider.gemini.client import GeminiEndpoint, GeminiSession, open_session
+from yarrow.provider.gemini.client import GeminiSession, open_session
 from yarrow.provider.gemini.decoder import GeminiDecoder
-from yarrow.provider.gemini.request import GeminiRequest, encode_gemini_request
+from yarrow.provider.gemini.request import GeminiEndpoint, GeminiRequest, encode_gemini_request
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.model_list import make_missing_model_error

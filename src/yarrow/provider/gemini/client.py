@@ -6,25 +6,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from msgspec import Struct
-
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.addresses import GeminiAddress
 from yarrow.provider.backend_errors import Backend, quote_text
+from yarrow.provider.gemini.request import GeminiEndpoint
 from yarrow.provider.http.client import HttpClient, Timeouts
 
 if TYPE_CHECKING:
     from yarrow.provider.gemini.httpx_transport import HttpxTransport
 
 INSTALL_COMMAND = "pip install '.[gemini]' in Yarrow's checkout"
-
-
-class GeminiEndpoint(Struct, frozen=True):
-    """Address of the backend, its key and the configured headers."""
-
-    address: GeminiAddress
-    backend: Backend
-    headers: dict[str, str] = {}
 
 
 class ModelPage(Protocol):

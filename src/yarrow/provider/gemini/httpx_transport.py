@@ -11,7 +11,7 @@ from google.genai.types import HttpOptions
 from msgspec import Struct
 
 from yarrow.provider.backend_errors import Backend, make_event_error
-from yarrow.provider.gemini.client import GeminiEndpoint
+from yarrow.provider.gemini.request import GeminiEndpoint
 from yarrow.provider.http.client import HttpClient, HttpRequest, HttpResponse, Timeouts
 from yarrow.provider.http.request import RESERVED_HEADERS
 from yarrow.provider.stream_framing import SseDecoder, make_unreadable_error

@@ -10,6 +10,8 @@ from msgspec import Struct
 
 from yarrow.config.settings import ProviderSettings
 from yarrow.message import Image, Message, Opaque, Role, Text, Thinking, ToolCall, ToolSpec
+from yarrow.provider.addresses import GeminiAddress
+from yarrow.provider.backend_errors import Backend
 from yarrow.provider.base import CompletionRequest
 from yarrow.provider.body import replace_surrogates
 from yarrow.provider.gemini.part_metadata import PartMetadata, decode_metadata
@@ -141,6 +143,14 @@ def _name(name: str) -> str:
 
 def _signature(note: PartMetadata) -> WireValue:
     return {"thoughtSignature": note.thought_signature} if note.thought_signature else {}
+
+
+class GeminiEndpoint(Struct, frozen=True):
+    """Address of the backend, its key and the configured headers."""
+
+    address: GeminiAddress
+    backend: Backend
+    headers: dict[str, str] = {}
 
 
 class GeminiRequest(Struct, frozen=True):
