@@ -38,7 +38,7 @@ class AnswerDecoder:
     def _check_complete(self) -> None:
         """Raise STREAM_TRUNCATED if the answer ends without a reason."""
         if not self.complete:
-            sentence = f"{self._backend.name} ended its answer before it was whole"
+            sentence = f"{self._backend.name} ended its answer before it was complete"
             raise ProviderError(Code.STREAM_TRUNCATED, sentence, retryable=True)
 
     def _finish(self, usage: Usage | None, stop: StopReason) -> None:

@@ -23,7 +23,7 @@ no model backend was found. Set one up:
   Ollama:           run `ollama serve` and `ollama pull qwen3`
   llama.cpp:        run `llama-server -m MODEL.gguf --jinja --port 8080`
   hosted:           export {", ".join(_VARIABLES)} or {_LAST_VARIABLE}, and name a model with -m"""
-PULL_INSTRUCTION = "`yarrow models pull`, or name GGUF files in providers.local.models"
+PULL_INSTRUCTION = "run `yarrow models pull`, or name GGUF files in providers.local.models"
 
 
 class DetectedProvider(NamedTuple):

@@ -58,5 +58,5 @@ def as_count(value: object) -> int:
 
 def make_missing_model_error(name: str) -> ProviderError:
     """Return PROVIDER_SETUP for the provider `name`, which cannot choose a model itself."""
-    sentence = f"{name} needs the name of a model: give one with -m, or set `model` (--list-models shows them)"
+    sentence = f"{name} needs a model: use -m, or set `model` (--list-models shows them)"
     return ProviderError(Code.PROVIDER_SETUP, sentence)
