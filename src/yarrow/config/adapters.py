@@ -7,7 +7,7 @@ class Vendor(NamedTuple):
     """A hosted server that needs a key."""
 
     title: str
-    """Name that a person reads."""
+    """Name shown to users."""
     url: str
     """Base URL; the vendor's key is sent only to its host, over TLS."""
     variable: str
