@@ -63,7 +63,7 @@ async def test_case_C_05_json_mode_denies_at_once(world: World) -> None:
     assert [kind for kind in kinds if kind] == ["permissionRequest", "permissionSettled", "toolOutput"]
     output = next(line["toolOutput"] for line in ended.lines if "toolOutput" in line)
     assert output["isError"]
-    assert "nobody is there to ask" in output["text"]
+    assert "no user can be asked" in output["text"]
     assert not ran(world)
 
 
@@ -240,5 +240,5 @@ async def test_a_job_in_the_background_is_not_stopped_by_a_question(world: World
         if process.returncode is None:
             process.kill()
         os.close(shell.ours)
-    assert "nobody is there to ask" in shell.seen
+    assert "no user can be asked" in shell.seen
     assert not ran(world)
