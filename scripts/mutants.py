@@ -242,6 +242,22 @@ MUTANTS = (
     ),
     Mutant(
         "sandbox",
+        "what a program moves out of the workspace ends with the session",
+        "policy/sandbox/moved_files.py",
+        "if self.files or self.is_partial or missing else ():",
+        "if self.files or self.is_partial else ():",
+        "tests/policy/test_sandbox_moves.py",
+    ),
+    Mutant(
+        "sandbox",
+        "what a command moves out of the workspace is not copied",
+        "policy/sandbox/moved_files.py",
+        "                    moved.setdefault(*self._whole_directory(origin, copy, place))\n",
+        "                    pass\n",
+        "tests/policy/test_sandbox_moves.py",
+    ),
+    Mutant(
+        "sandbox",
         "keys below the home are shown with what holds them",
         "policy/sandbox/bwrap_args.py",
         "keys = [*bare, *map(Path, sight.masked), *resolve_symlinks(secrets)]",
@@ -316,8 +332,8 @@ MUTANTS = (
         "sandbox",
         "executed files that a command writes below the top directory are not named",
         "policy/sandbox/directory_scan.py",
-        "            if names.executed_names and executed is not None:",
-        "            if False and executed is not None:",
+        "            if names.executed_names:",
+        "            if False:",
         "tests/service/test_executed_files.py::test_a_notice_names_what_a_command_changed_in_any_directory",
     ),
     Mutant(

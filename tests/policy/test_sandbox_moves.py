@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from sandboxed import git
+from sandboxed import PYTHON, git
 
 from yarrow.policy.sandbox.quarantine import STORE, list_entries, restore
 from yarrow.policy.sandbox_factory import SandboxFactory
@@ -80,6 +80,52 @@ async def test_moved_files_are_copied_and_named(session: Session, script: str, m
     assert session.files() == before
 
 
+TIDY = "import shutil, sys\nshutil.move(*sys.argv[1:])\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "moved", "place"),
+    [
+        ("notes.md /tmp", "notes.md", "/tmp/notes.md"),
+        ("notes.md /dev/shm/", "notes.md", "/dev/shm/notes.md"),
+        ("plans {home}", "plans", "{home}/plans"),
+        ("plans /tmp/old", "plans", "/tmp/old"),
+        ("plans/deep /tmp", "plans/deep", "/tmp/deep"),
+    ],
+)
+async def test_what_a_program_takes_out_is_copied_and_named(
+    session: Session, words: str, moved: str, place: str
+) -> None:
+    (session.ws / "tidy.py").write_text(TIDY)
+    before = session.files()
+    told = await session.run(f"{PYTHON} tidy.py {words.format(home=session.home)}")
+    assert not (session.ws / moved).exists()
+    assert f"{moved} (now {place.format(home=session.home)}, copy " in told
+    for entry in list_entries(session.store):
+        restore(session.store, entry.number)
+    assert session.files() == before
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "rm notes.md; echo other > /tmp/notes.md",
+        "rm notes.md; mkdir -p ~/.cache/x; touch -d @1600000000 ~/.cache/x/notes.md",
+        "rm notes.md; mkdir -p /tmp/node_modules/x; touch -d @1600000000 /tmp/node_modules/x/notes.md",
+        "cp -p notes.md /tmp; {python} tidy.py notes.md plans/deep",
+        "cp -p notes.md /tmp; {python} tidy.py plans plants",
+        "rm build/notes.md; cp -p notes.md /tmp",
+        "{python} tidy.py notes.md /tmp; {python} tidy.py /tmp/notes.md .",
+    ],
+)
+async def test_other_files_of_the_same_name_are_not_copied(session: Session, script: str) -> None:
+    (session.ws / "tidy.py").write_text(TIDY)
+    (session.ws / "build").mkdir()
+    (session.ws / "build/notes.md").touch()
+    assert "moved to" not in await session.run(script.format(python=PYTHON))
+    assert list_entries(session.store) == []
+
+
 @pytest.mark.parametrize(
     "script",
     [
@@ -90,7 +136,7 @@ async def test_moved_files_are_copied_and_named(session: Session, script: str, m
     ],
 )
 async def test_what_the_workspace_has_or_never_had_is_not_copied(session: Session, script: str) -> None:
-    assert "moved out" not in await session.run(script)
+    assert "moved to" not in await session.run(script)
     assert list_entries(session.store) == []
 
 
@@ -115,8 +161,9 @@ async def test_more_than_is_named_is_counted(session: Session) -> None:
 
 async def test_files_beyond_the_limit_are_reported(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("yarrow.policy.sandbox.moved_files.MAX_FILES", 1)
-    told = await session.run("mv plans /tmp")
-    assert "files in a directory that is deleted when the session ends may be from the workspace" in told
+    told = await session.run("mv plans/a.txt /tmp/other; mv plans /tmp")
+    assert "plans/deep (now /tmp/plans/deep, copy " in told
+    assert "1 files in a directory that is deleted when the session ends may be from the workspace" in told
 
 
 async def test_the_repository_of_a_worktree_is_not_taken_for_a_change_of_the_home(session: Session) -> None:

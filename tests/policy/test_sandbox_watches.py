@@ -27,7 +27,7 @@ from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
 from yarrow.policy.secrets import ENV_FILES
 
 PLACES = ("a", "b", "a/c", "a/d", "b/c", "a/c/e", ".git", "a/.git")
-FILES = (".env", "HEAD", "config")
+FILES = (".env", "HEAD", "config", "file", "AGENTS.md")
 _EXCHANGE = 2
 
 HELD: list[int] = []
@@ -88,8 +88,9 @@ def tree(root: Path, look: Callable[[str], DirectoryListing]) -> Tree:
 
 
 def sorted_names(one: DirectoryListing) -> DirectoryListing:
-    parts = (tuple(sorted(part)) for part in (one.notable, one.subdirectories, one.build_directories, one.git_names))
-    return DirectoryListing(one.entry_count, *parts)
+    fields = {field: getattr(one, field) for field in one.__struct_fields__}
+    fields = {field: tuple(sorted(value)) if isinstance(value, tuple) else value for field, value in fields.items()}
+    return DirectoryListing(**fields | {"file_names": "/".join(sorted(one.file_names.split("/")))})
 
 
 def fresh(root: Path) -> Tree:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from yarrow.platform import system
 from yarrow.policy.openat import open_directory
 from yarrow.policy.sandbox.baseline import Baseline, Finding, SavedFile, find_new_repositories, find_planted, rescan
-from yarrow.policy.sandbox.directory_scan import ListDirectory, start_scan
+from yarrow.policy.sandbox.directory_scan import ListDirectory, ScanRecord, start_scan
 from yarrow.policy.sandbox.new_repositories import REGISTER
 from yarrow.policy.sandbox.path_guard import GuardedPath, PathGuard, failed_entry
 from yarrow.policy.sandbox.quarantine import STORE, Quarantine, QuarantineEntry, decode_path, encode_path
@@ -50,19 +50,17 @@ class Leftovers(Struct, frozen=True):
     new_repositories: tuple[Path, ...] = ()
     """Git directories made by earlier commands."""
 
-    def quarantine(
-        self, quarantine: Quarantine, executed: dict[str, tuple[str, ...]] | None = None
-    ) -> list[QuarantineEntry]:
+    def quarantine(self, quarantine: Quarantine, record: ScanRecord | None = None) -> list[QuarantineEntry]:
         """Quarantine the leftovers, restore earlier contents, and return the entries.
 
-        An error does not stop the rest: it becomes an entry, and the workspace is scanned again. `executed` receives
-        the names in the workspace that match `EXECUTED_NAMES`, by directory.
+        An error does not stop the rest: it becomes an entry, and the workspace is scanned again. `record` receives
+        the listings of the last scan.
         """
         taken = self.guard.quarantine(quarantine)
         REGISTER.add(self.new_repositories)
         failed: dict[Path, QuarantineEntry] = {}
         for _ in range(MAX_SCANS):
-            found = list(_scan_and_quarantine(self.baseline, quarantine, start_scan(ENV_FILES, executed)))
+            found = list(_scan_and_quarantine(self.baseline, quarantine, start_scan(ENV_FILES, record)))
             taken += [entry for entry in found if entry.item != entry.path]
             failed = {entry.path: entry for entry in found if entry.item == entry.path}
             if not found:

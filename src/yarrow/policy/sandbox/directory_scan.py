@@ -51,7 +51,20 @@ class DirectoryListing(Struct, frozen=True):
     """Names that match `GIT_NAMES` in any case, because a file system may ignore case."""
     executed_names: tuple[str, ...] = ()
     """Names that match `EXECUTED_NAMES` in any case."""
+    file_names: str = ""
+    """Names of all entries but directories, joined by slashes to save memory."""
 
+
+class ScanRecord(Struct):
+    """Listings of the latest scan that was started with this record."""
+
+    listings: dict[str, DirectoryListing] = {}
+    """Listings by directory."""
+    executed: dict[str, tuple[str, ...]] = {}
+    """Names that match `EXECUTED_NAMES`, by directory."""
+
+
+_EMPTY = DirectoryListing(0, (), ())
 
 ListDirectory = Callable[[str], DirectoryListing]
 """Returns the listing of a directory. Raises OSError."""
@@ -69,17 +82,17 @@ def list_directory(directory: str, secrets: SecretFiles = ENV_FILES) -> Director
     return start_scan(secrets)(directory)
 
 
-def start_scan(secrets: SecretFiles, executed: dict[str, tuple[str, ...]] | None = None) -> ListDirectory:
+def start_scan(secrets: SecretFiles, record: ScanRecord | None = None) -> ListDirectory:
     """Return a `list_directory` for scans of many directories, as before and after each command.
 
-    It checks each directory only once, so that everything before a command sees the same state of it. `executed`
-    receives the names that match `EXECUTED_NAMES`, by directory.
+    It checks each directory only once, so that everything before a command sees the same state of it. `record`
+    receives the listings.
     """
-    known, seen, begun = _cache.setdefault(secrets, {}), dict[str, DirectoryListing](), watches.begin_round()
-    for directory in begun.changed:
-        for others in _cache.values():
-            others.pop(directory, None)
-    same = begun.unchanged
+    record = record or ScanRecord()
+    seen = record.listings = dict[str, DirectoryListing]()
+    executed = record.executed = dict[str, tuple[str, ...]]()
+    reader = _Reader(secrets)
+    known, same, read = reader.known, reader.unchanged, reader.read
 
     def list_one(directory: str) -> DirectoryListing:
         names = seen.get(directory)
@@ -87,62 +100,88 @@ def start_scan(secrets: SecretFiles, executed: dict[str, tuple[str, ...]] | None
             before = known.get(directory)
             # If nothing was reported since the directory was read, it is unchanged.
             is_same = before is not None and same.get(directory) == before[0]
-            names = seen[directory] = before[1] if before is not None and is_same else ask(directory, before)
-            if names.executed_names and executed is not None:
+            names = seen[directory] = before[1] if before is not None and is_same else read(directory)
+            if names.executed_names:
                 executed[directory] = names.executed_names
-        return names
-
-    def ask(directory: str, before: tuple[DirectoryState, DirectoryListing] | None) -> DirectoryListing:
-        is_watched = begun.watch(directory)
-        status = os.lstat(directory)
-        state = (status.st_dev, status.st_ino, status.st_ctime_ns)
-        if is_watched:
-            begun.confirm(directory, state)
-        if before is not None and before[0] == state:
-            return before[1]
-        if not stat.S_ISDIR(status.st_mode):
-            return DirectoryListing(0, (), ())
-        names = _read_listing(directory, secrets)
-        _cache_settled(known, directory, state=state, names=names)
         return names
 
     return list_one
 
 
-def _cache_settled(
-    known: dict[str, tuple[DirectoryState, DirectoryListing]],
-    directory: str,
-    *,
-    state: DirectoryState,
-    names: DirectoryListing,
-) -> None:
-    if time.time_ns() - state[2] > SETTLED_SECONDS * NANOSECONDS:
-        if len(known) >= MAX_CACHED_DIRECTORIES:
-            known.clear()
-        known[directory] = (state, names)
+class _Reader:
+    """Reads the directories of one scan that may have changed."""
+
+    def __init__(self, secrets: SecretFiles) -> None:
+        self._secrets = secrets
+        self._round = watches.begin_round()
+        self.unchanged = self._round.unchanged
+        """State of directories without a report since they were read."""
+        self.known = _cache.setdefault(secrets, {})
+        """State and listing from earlier scans."""
+        for directory in self._round.changed:
+            for others in _cache.values():
+                others.pop(directory, None)
+
+    def read(self, directory: str) -> DirectoryListing:
+        """Return the listing of a directory, from the cache if its state is the same. Raises OSError."""
+        is_watched = self._round.watch(directory)
+        status = os.lstat(directory)
+        state = (status.st_dev, status.st_ino, status.st_ctime_ns)
+        if is_watched:
+            self._round.confirm(directory, state)
+        before = self.known.get(directory)
+        if before is not None and before[0] == state:
+            return before[1]
+        if not stat.S_ISDIR(status.st_mode):
+            return _EMPTY
+        names = _read_listing(directory, self._secrets)
+        if time.time_ns() - status.st_ctime_ns > SETTLED_SECONDS * NANOSECONDS:
+            if len(self.known) >= MAX_CACHED_DIRECTORIES:
+                self.known.clear()
+            self.known[directory] = (state, names)
+        return names
 
 
 def executed_entries(roots: Sequence[Path], executed: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Yield the paths of a workspace whose names match `EXECUTED_NAMES`, except below build directories."""
     tops = tuple(f"{root}/" for root in roots)
     for directory, names in executed.items():
-        path = f"{directory}/"
-        top = next(filter(path.startswith, tops), "")
-        if top and not _SKIPPED.search(path, len(top) - 1):
+        if _is_own(path := f"{directory}/", tops):
             for name in names:
                 yield path + name
 
 
+def missing_files(roots: Sequence[Path], before: ScanRecord, after: ScanRecord) -> list[str]:
+    """Return the files of a workspace whose names are gone from its directories, except below build directories."""
+    tops = tuple(f"{root}/" for root in roots)
+    gone, new = list[str](), set[str]()
+    changed = [directory for directory, old in before.listings.items() if after.listings.get(directory) is not old]
+    changed += [directory for directory in after.listings if directory not in before.listings]
+    for directory in changed:
+        old, now = before.listings.get(directory, _EMPTY), after.listings.get(directory, _EMPTY)
+        if now.file_names != old.file_names and _is_own(path := f"{directory}/", tops):
+            names, left = set(old.file_names.split("/")), set(now.file_names.split("/"))
+            gone += [path + name for name in names - left if name]
+            new |= left - names
+    # A file that has a new directory in the workspace was moved within it.
+    return [path for path in gone if path.rpartition("/")[2] not in new]
+
+
+def _is_own(path: str, tops: Sequence[str]) -> bool:
+    """Return whether a path is in a workspace, but not below a build directory."""
+    top = next(filter(path.startswith, tops), "")
+    return bool(top) and not _SKIPPED.search(path, len(top) - 1)
+
+
 def scan_executed(roots: Iterable[Path], most: int) -> dict[str, tuple[str, ...]]:
     """Return the names that match `EXECUTED_NAMES` in the `most` nearest directories of a workspace, by directory."""
-    executed: dict[str, tuple[str, ...]] = {}
-    lister = start_scan(ENV_FILES, executed)
+    lister = start_scan(ENV_FILES, record := ScanRecord())
     waiting, looked = deque(str(root) for root in dict.fromkeys(roots) if root != Path(root.anchor)), 0
     while waiting and looked < most:
         looked += 1
         with suppress(OSError):
             waiting += lister(waiting.popleft()).subdirectories
-    return executed
+    return record.executed
 
 
 def is_complete(names: Iterable[str]) -> bool:
@@ -157,6 +196,7 @@ def _read_listing(directory: str, secrets: SecretFiles) -> DirectoryListing:
     passed: list[str] = []
     git: list[str] = []
     executed: list[str] = []
+    files: list[str] = []
     count = 0
     with os.scandir(directory) as entries:
         for count, entry in enumerate(entries, 1):  # noqa: B007 (the number of entries)
@@ -171,6 +211,16 @@ def _read_listing(directory: str, secrets: SecretFiles) -> DirectoryListing:
                 telling.append(name)
             if is_directory:
                 (passed if name == ".git" or name in BUILD_DIRECTORIES else directories).append(f"{directory}/{name}")
+            else:
+                files.append(name)
     if git and is_complete(git):
         telling.append(HEAD)
-    return DirectoryListing(count, tuple(telling), tuple(directories), tuple(passed), tuple(git), tuple(executed))
+    return DirectoryListing(
+        entry_count=count,
+        notable=tuple(telling),
+        subdirectories=tuple(directories),
+        build_directories=tuple(passed),
+        git_names=tuple(git),
+        executed_names=tuple(executed),
+        file_names="/".join(files),
+    )

@@ -5,8 +5,10 @@ import re
 import stat
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
 
 from msgspec import Struct
@@ -24,6 +26,8 @@ MAX_NAMED = 10
 """Maximum moved files and directories that are copied and named; the rest are counted."""
 CLOCK_SLACK_NS = 20_000_000
 """Nanoseconds by which a file's timestamp may lag behind the clock."""
+PACKAGE_DIRECTORIES = frozenset({"node_modules", "site-packages", "dist-packages", "gems"})
+"""Directories of installed packages, whose files often have old times."""
 _MOVING = re.compile(r"mv|move|rename", re.IGNORECASE)
 
 FileState = tuple[int, int]
@@ -52,10 +56,11 @@ class MovedFiles(Struct, frozen=True):
 
 
 class WorkspaceFiles(Struct, frozen=True):
-    """The workspace files before a command whose text mentions moving."""
+    """The workspace files before a command."""
 
     spec: SandboxSpec
     files: dict[str, FileState]
+    """State of each file if the text of the command mentions moving; empty for other commands."""
     is_partial: bool
     """True if the workspace has more files than `MAX_FILES`."""
     begun_ns: int
@@ -71,12 +76,16 @@ class WorkspaceFiles(Struct, frozen=True):
             files |= {entry: (status.st_size, status.st_mtime_ns) for entry, status in found}
         return cls(spec, files, is_partial, time.time_ns() - CLOCK_SLACK_NS)
 
-    def copy_moved(self, quarantine: Quarantine) -> MovedFiles:
-        """Copy moved files to the quarantine, and return them."""
+    def copy_moved(self, quarantine: Quarantine, missing: Sequence[str], taken: Iterable[Path] = ()) -> MovedFiles:
+        """Copy moved files to the quarantine, and return them.
+
+        `missing` are the files that the workspace lost, of which the quarantine has already received those in `taken`.
+        """
         moved: dict[Path, Path] = {}
+        search = _Search(missing, frozenset(map(str, taken)))
         unknown = 0
-        for place, _ in session_places(self.spec) if self.files or self.is_partial else ():
-            for origin, copy in self._match(place):
+        for place, _ in session_places(self.spec) if self.files or self.is_partial or missing else ():
+            for origin, copy in self._match(place, search):
                 if origin is None:
                     unknown += self.is_partial
                 else:
@@ -91,27 +100,30 @@ class WorkspaceFiles(Struct, frozen=True):
         places = session_places(self.spec)
         return next(seen / copy.relative_to(place) for place, seen in places if copy.is_relative_to(place))
 
-    def _match(self, place: Path) -> Iterator[tuple[Path | None, Path]]:
+    def _match(self, place: Path, search: "_Search") -> Iterator[tuple[Path | None, Path]]:
         """Yield the files that arrived in a directory with an older time, each with the missing file it was.
 
-        The missing file is None if none of that size and time is known.
+        The missing file is None if none is known with that size and time, or with that name.
         """
         arrived = [
-            (path, (status.st_size, status.st_mtime_ns))
+            (Path(path), (status.st_size, status.st_mtime_ns))
             for path, status in _walk(place, MAX_ENTRIES)
             if status.st_mtime_ns < self.begun_ns <= status.st_ctime_ns
         ]
         if not arrived:
             return
-        wanted = {state for _, state in arrived}
-        missing: defaultdict[FileState, list[Path]] = defaultdict(list)
+        states = {state for _, state in arrived}
+        by_state: defaultdict[FileState, list[Path]] = defaultdict(list)
         for name, state in self.files.items():
-            if state in wanted and not os.path.lexists(name):
-                missing[state].append(Path(name))
-        for name, state in arrived:
-            copy = Path(name)
-            origins = missing[state]
-            origin = next((one for one in origins if one.name == copy.name), origins[0] if origins else None)
+            if state in states and not os.path.lexists(name) and search.may_be_moved(name):
+                by_state[state].append(Path(name))
+        by_name: defaultdict[str, list[Path]] = defaultdict(list)
+        for path in search.find({copy.name for copy, _ in arrived if not _is_hidden(copy.relative_to(place))}):
+            if path not in self.files:
+                by_name[path.rpartition("/")[2]].append(Path(path))
+        for copy, state in arrived:
+            origins = by_state[state] or ([] if _is_hidden(copy.relative_to(place)) else by_name[copy.name])
+            origin = max(origins, key=partial(_common_parts, copy), default=None)
             if origin is not None:
                 origins.remove(origin)
             yield origin, copy
@@ -127,6 +139,34 @@ class WorkspaceFiles(Struct, frozen=True):
         ):
             origin, copy = origin.parent, copy.parent
         return origin, copy
+
+
+class _Search(Struct, frozen=True):
+    """Files that may have been moved out of the workspace."""
+
+    missing: Sequence[str]
+    """Paths that are gone."""
+    taken: frozenset[str]
+    """Paths whose contents the quarantine has received."""
+
+    def may_be_moved(self, path: str) -> bool:
+        """Return whether a missing file is not in the quarantine."""
+        return not self.taken or self.taken.isdisjoint((path, *map(str, Path(path).parents)))
+
+    def find(self, names: Set[str]) -> list[str]:
+        """Return the missing files with these names."""
+        return [path for path in self.missing if path.rpartition("/")[2] in names and self.may_be_moved(path)]
+
+
+def _is_hidden(path: Path) -> bool:
+    """Return whether a path is in a hidden directory or an installed package."""
+    return any(name.startswith(".") or name in PACKAGE_DIRECTORIES for name in path.parts[:-1])
+
+
+def _common_parts(one: Path, other: Path) -> int:
+    """Return how many names two paths share, counted from the end."""
+    pairs = zip(reversed(one.parts), reversed(other.parts), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def describe_moved(moved: MovedFiles, name: Callable[[Path], str]) -> str:

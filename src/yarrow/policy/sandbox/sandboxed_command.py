@@ -19,7 +19,13 @@ from yarrow.policy.sandbox.bwrap_args import WorkspaceMounts, build_arguments, w
 from yarrow.policy.sandbox.cache_mounts import plan_cache_mounts
 from yarrow.policy.sandbox.cleanup_journal import JournalEntry, JournalState, Leftovers, journal_state, other_baselines
 from yarrow.policy.sandbox.command_starter import get_starter
-from yarrow.policy.sandbox.directory_scan import ListDirectory, executed_entries, start_scan
+from yarrow.policy.sandbox.directory_scan import (
+    ListDirectory,
+    ScanRecord,
+    executed_entries,
+    missing_files,
+    start_scan,
+)
 from yarrow.policy.sandbox.directory_watches import watches
 from yarrow.policy.sandbox.failure_causes import SandboxRestrictions
 from yarrow.policy.sandbox.git_config_copies import copy_git_configs
@@ -88,8 +94,8 @@ class SandboxedCommand:
         self._home = sandbox_home(spec.home)
         program = _trusted_bwrap(spec)
         others = [] if spec.journal_dir is None else other_baselines(spec.journal_dir)
-        executed: dict[str, tuple[str, ...]] = {}
-        began, lister = journal_state(spec.journal_dir), start_scan(spec.secrets, executed)
+        self._scan = ScanRecord()
+        began, lister = journal_state(spec.journal_dir), start_scan(spec.secrets, self._scan)
         found = _scan_roots(spec, lister)
         held = ExitStack()
         self.close = weakref.finalize(self, held.close)
@@ -101,8 +107,8 @@ class SandboxedCommand:
         held.callback(session_home.release, spec.session_dir)
         self.home_changes = HomeChanges.snapshot(spec, _external_repositories(found))
         self._files = WorkspaceFiles.snapshot(spec, command.argv[-1])
-        baseline = _stable_baseline(spec, found, others, first=(began, lister))
-        self._executed = NestedFiles.snapshot(executed_entries(spec.writable, executed))
+        baseline = _stable_baseline(spec, found, others, first=(began, lister), record=self._scan)
+        self._executed = NestedFiles.snapshot(executed_entries(spec.writable, self._scan.executed))
         before = held.enter_context(register_running(baseline, others))
         secrets = (*(path for one in found for path in one.secrets), *find_read_root_secrets(spec, lister))
         self.masked = make_masks(secrets, spec.session_dir / "covers")
@@ -166,11 +172,11 @@ class SandboxedCommand:
         `commondir` breaks git for concurrent processes.
         """
         self.is_over = True
-        self.moved = self._files.copy_moved(self._quarantine)
-        executed: dict[str, tuple[str, ...]] = {}
-        taken = self._leftovers.quarantine(self._quarantine, executed)
-        entries = executed_entries(self.restrictions.spec.writable, executed)
-        self.changed_executed = self._executed.changed_paths(entries)
+        roots, after = self.restrictions.spec.writable, ScanRecord()
+        taken = self._leftovers.quarantine(self._quarantine, after)
+        missing = missing_files(roots, self._scan, after)
+        self.moved = self._files.copy_moved(self._quarantine, missing, [entry.path for entry in taken])
+        self.changed_executed = self._executed.changed_paths(executed_entries(roots, after.executed))
         if self._copies is not None:
             taken += self._copies.apply_changes(self._quarantine)
         if all(entry.item != entry.path for entry in taken):
@@ -222,7 +228,12 @@ def _writable_fixed_files(spec: SandboxSpec, found: Sequence[ScanResult]) -> lis
 
 
 def _stable_baseline(
-    spec: SandboxSpec, found: Sequence[ScanResult], others: list[Baseline], *, first: tuple[JournalState, ListDirectory]
+    spec: SandboxSpec,
+    found: Sequence[ScanResult],
+    others: list[Baseline],
+    *,
+    first: tuple[JournalState, ListDirectory],
+    record: ScanRecord,
 ) -> Baseline:
     """Return a baseline taken while no other command started or ended; add those of other services to `others`.
 
@@ -240,7 +251,7 @@ def _stable_baseline(
         if journal_state(spec.journal_dir) == state or not tries_left:
             others += other_baselines(spec.journal_dir)
             return baseline
-        state, lister = journal_state(spec.journal_dir), start_scan(spec.secrets)
+        state, lister = journal_state(spec.journal_dir), start_scan(spec.secrets, record)
 
 
 def _baseline(
