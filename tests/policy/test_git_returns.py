@@ -56,6 +56,17 @@ SEEN: dict[str, str] = {
     "objects by a submodule": "mkdir docs; touch docs/HEAD docs/refs; git add docs; "
     "git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),docs/objects; rm -rf docs",
     "a replaced tree": f"{BY_PLUMBING}; git replace HEAD^{{tree}} $t",
+    "a symbolic reference to another place": f"{BY_PLUMBING}; git commit-tree -m c $t > .git/lower; "
+    "echo 'ref: lower' > .git/refs/heads/b",
+    "a reference that is a symlink": f"{BY_PLUMBING}; git commit-tree -m c $t > .git/lower; "
+    "ln -s ../../lower .git/refs/heads/b",
+    "references in a directory that is a symlink": f"{BY_PLUMBING}; mkdir .git/more; "
+    "git commit-tree -m c $t > .git/more/b; ln -s ../../more .git/refs/heads/more",
+    "a reference in capitals": f"{BY_PLUMBING}; git commit-tree -m c $t | tr a-f A-F > .git/refs/heads/b",
+    "packed references in capitals": f"{BY_PLUMBING}; "
+    "echo \"$(git commit-tree -m c $t | tr a-f A-F) refs/heads/b\" > .git/packed-refs",
+    "a file that is meant before a branch": f"{BY_PLUMBING}; mkdir .git/origin; "
+    "git commit-tree -m c $t > .git/origin/main",
     "a worktree": f"git worktree add -q wt -b wt; cd wt; {DOCS}; git add docs; rm -rf docs",
     "a repository of its own": f"git init -q sub; cd sub; {DOCS}; git add docs; rm -rf docs",
     "without a first commit": f"git init -q sub; cd sub; {DOCS}; git add docs; rm -rf docs; git commit -qm c; "

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from msgspec import Struct
@@ -20,6 +20,8 @@ MAX_REPOSITORIES = 1_000
 """Maximum git directories of one workspace, those nearest to a root first; later ones are ignored."""
 MAX_REFERENCES = 5_000
 """Maximum loose references read per git directory; with more, git itself has to read them."""
+MAX_OTHER_FILES = 5_000
+"""Maximum files read per git directory that git also takes for references, although they are not below `refs`."""
 PACKED_BYTES = 16_777_216
 """Maximum bytes read of `packed-refs`; if it is larger, git itself has to read it."""
 LOG_BYTES = 1_048_576
@@ -33,10 +35,13 @@ RARE_NAMES = (frozenset({"head"}), frozenset({"commondir"}), frozenset({"objects
 AUTOSTASHES = ("rebase-merge/autostash", "rebase-apply/autostash")
 REPLACE_PREFIX = "refs/replace/"
 """Prefix of references to objects that git uses in place of others."""
-_OBJECT_ID = re.compile(rb"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b")
-_PACKED_REF = re.compile(rb"^([0-9a-f]{40,64}) (refs/\S+)$", re.MULTILINE)
+_OBJECT_ID = re.compile(rb"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b", re.IGNORECASE)
+_PACKED_REF = re.compile(rb"^([0-9a-f]{40,64}) (\S+)$", re.MULTILINE | re.IGNORECASE)
+_ORDINARY_SYMBOLIC_REF = re.compile(rb"ref:\s*refs/")
 _PSEUDO_REF = re.compile(r"[A-Z][A-Z_]*")
 """Name of a reference at the top of a git directory, such as `ORIG_HEAD`."""
+_NOT_REFERENCES = frozenset({"objects", "refs", "logs", "modules", "worktrees", "lfs"})
+"""Directories of a git directory that contain no references, or whose references are read otherwise."""
 
 
 class RepositoryState(Struct, frozen=True):
@@ -90,7 +95,9 @@ def reflog_commits(directory: Path, before: RepositoryState) -> set[str] | None:
         start = size if size <= now else 0  # a shorter one was rewritten
         if now - start > LOG_BYTES:
             return None
-        found.update(one.decode() for one in _OBJECT_ID.findall(read_content(directory / log, LOG_BYTES, start=start)))
+        found.update(
+            one.decode().lower() for one in _OBJECT_ID.findall(read_content(directory / log, LOG_BYTES, start=start))
+        )
     return found
 
 
@@ -125,7 +132,7 @@ def _repository_state(directory: Path, known: dict[Path, _References]) -> Reposi
     return RepositoryState(
         index=_identity(directory / "index"),
         head=_resolve_head(read_content(directory / "HEAD", REFERENCE_BYTES), references),
-        commits=frozenset((*references.values(), *(one.decode() for one in _OBJECT_ID.findall(pseudo)))),
+        commits=frozenset((*references.values(), *(one.decode().lower() for one in _OBJECT_ID.findall(pseudo)))),
         replacements=frozenset(f"{name} {one}" for name, one in references.items() if name.startswith(REPLACE_PREFIX)),
         reflog_sizes=tuple(_size_of(directory / log) for log in REFLOGS),
         is_partial=known[common].is_partial or own.is_partial,
@@ -154,19 +161,34 @@ def _references(common: Path) -> _References:
     """Return the references of a repository; loose ones override packed ones."""
     packed = common / "packed-refs"
     objects = {
-        os.fsdecode(found[2]): found[1].decode() for found in _PACKED_REF.finditer(read_content(packed, PACKED_BYTES))
+        os.fsdecode(found[2]): found[1].decode().lower()
+        for found in _PACKED_REF.finditer(read_content(packed, PACKED_BYTES))
     }
     loose = _loose_references(common)
     return _References(objects | loose.objects, loose.is_partial or _size_of(packed) > PACKED_BYTES)
 
 
 def _loose_references(directory: Path) -> _References:
+    """Return the references in files; partial if git itself must read some, since they lead elsewhere."""
     objects: dict[str, str] = {}
+    is_partial = False
     names = (Path(above, name) for above, _, names in walk_tree(directory / "refs") for name in names)
-    for path in islice(names, MAX_REFERENCES):
-        if found := _OBJECT_ID.match(read_content(path, REFERENCE_BYTES)):
-            objects[str(path.relative_to(directory))] = found[0].decode()
-    return _References(objects, next(names, None) is not None)
+    others = _files_named_as_references(directory)
+    for path in chain(islice(names, MAX_REFERENCES), islice(others, MAX_OTHER_FILES)):
+        content = read_content(path, REFERENCE_BYTES, follows=True)
+        if found := _OBJECT_ID.match(content):
+            objects[str(path.relative_to(directory))] = found[0].decode().lower()
+        is_symbolic = content.startswith(b"ref:") and not _ORDINARY_SYMBOLIC_REF.match(content)
+        is_partial = is_partial or is_symbolic or path.is_symlink()
+    return _References(objects, is_partial or next(names, None) is not None)
+
+
+def _files_named_as_references(directory: Path) -> Iterator[Path]:
+    """Yield other files of a git directory: for git, `origin/main` means the file of that name before a branch."""
+    for above, subdirectories, names in walk_tree(directory):
+        if above == str(directory):
+            subdirectories[:] = [name for name in subdirectories if name not in _NOT_REFERENCES]
+        yield from (Path(above, name) for name in names if name != "HEAD" and not _PSEUDO_REF.fullmatch(name))
 
 
 def _pseudo_refs(directory: Path) -> list[str]:
