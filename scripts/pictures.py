@@ -86,11 +86,11 @@ def svg(screen: Screen) -> str:
 
 
 def _lasting(line: Text) -> Text:
-    """Replace the parts of a line that differ between runs: the directory and the session id."""
-    found = re.fullmatch(r"(yarrow \S+ in )\S+(, session )\w+", line.plain)
+    """Replace the parts of a line that differ between runs: the directory."""
+    found = re.fullmatch(r"(Yarrow \S+ · )\S+( · \S+)", line.plain)
     if found is None:
         return line
-    return Text(f"{found[1]}~/greeting{found[2]}5f961303", line.get_style_at_offset(Console(), 0), no_wrap=True)
+    return Text(f"{found[1]}~/greeting{found[2]}", line.get_style_at_offset(Console(), 0), no_wrap=True)
 
 
 def _style(cell: Any) -> Style:

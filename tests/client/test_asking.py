@@ -277,4 +277,4 @@ async def test_always_says_what_is_written_and_where_before_it_is_confirmed() ->
 
 
 def test_always_says_that_nothing_is_written() -> None:
-    assert "Nothing is written" in format_rule(pb.PermissionRequest(tool="bash", rule_json="{}"))
+    assert "No rule is saved" in format_rule(pb.PermissionRequest(tool="bash", rule_json="{}"))

@@ -120,7 +120,7 @@ class Context:
     ("context", "expected"),
     [
         (Context("connection refused"), RpcFailure("connection refused", "UNAVAILABLE")),
-        (Context(""), RpcFailure("the service answered UNAVAILABLE", "UNAVAILABLE")),
+        (Context(""), RpcFailure("the service returned UNAVAILABLE", "UNAVAILABLE")),
         (Context("x", ("grpc-status-details-bin", b"\xff\xff")), RpcFailure("x", "UNAVAILABLE")),
         (Context("x", ("grpc-status-details-bin", b"")), RpcFailure("x", "UNAVAILABLE")),
         (Context("x", ("grpc-status-details-bin", details("elsewhere"))), RpcFailure("x", "UNAVAILABLE")),

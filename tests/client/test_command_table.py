@@ -331,8 +331,8 @@ async def test_an_export_lands_at_home(here: CommandContext, house: House, monke
 @pytest.mark.parametrize(
     ("line", "named"),
     [
-        ("/export x.txt", "ends in .jsonl or .html"),
-        ("/export .jsonl", "ends in .jsonl or .html"),
+        ("/export x.txt", "must end in .jsonl or .html"),
+        ("/export .jsonl", "must end in .jsonl or .html"),
         ("/export folder.jsonl", "is a directory"),
         ("/export missing/x.jsonl", "No such file"),
         ("/export plain/x.html", "Not a directory"),

@@ -113,9 +113,9 @@ async def test_tools_are_told_in_lines() -> None:
         '> grep: x path=src glob=["*.py"]',
         '> ask: question=why deep={"a":1.0}',
         "> now",
-        '> write: arguments that are no JSON object: {"path":',
+        '> write: arguments that are not a JSON object: {"path":',
         "> bash: " + "x" * 111 + "…",
-        "> odd: arguments that are no JSON object: [1]",
+        "> odd: arguments that are not a JSON object: [1]",
         "< read: no such file: a b.py",
         "< edit: +2 -1",
     ]
@@ -170,11 +170,11 @@ async def test_what_else_happens_is_told() -> None:
     )
     assert notes == [
         "yarrow: the server cut the prompt",
-        "yarrow: OVERLOADED; trying again in 2.0 s",
-        "yarrow: OVERLOADED; trying again in 4.0 s: the server has␛[2J no room",
-        "yarrow: compacting the context of 9,000 tokens",
-        "yarrow: compacted it to 900 tokens",
-        "yarrow: the context was not compacted: too small",
+        "yarrow: Overloaded, retrying in 2.0s",
+        "yarrow: Overloaded, retrying in 4.0s: the server has␛[2J no room",
+        "yarrow: compacting the context (9,000 tokens)",
+        "yarrow: compacted the context to 900 tokens",
+        "yarrow: compaction failed: too small",
     ]
 
 
@@ -184,7 +184,7 @@ async def test_what_the_session_was_made_of_is_told_first() -> None:
     )
     out, err = Tape(), Tape()
     await run(FakeService(*whole()), out, err, session=session)
-    assert err.lines == ["yarrow: answering with p/m: found a server", "yarrow: 2 lines were skipped"]
+    assert err.lines == ["yarrow: using p/m: found a server", "yarrow: 2 lines were skipped"]
 
 
 async def test_a_failed_run_says_why() -> None:
@@ -214,7 +214,7 @@ async def test_a_stream_that_stops_before_the_end_says_so() -> None:
     outcome = await run(FakeService(*whole(*turn("m1", "half"))[:-2]), out, err)
     assert (outcome.reason, outcome.error_code) == ("", "")
     assert out.text == "half\n"
-    assert err.lines == ["yarrow: the service ended the stream before the run was over"]
+    assert err.lines == ["yarrow: the service closed the stream before the run ended"]
 
 
 async def test_an_event_of_a_newer_service_is_passed_over() -> None:

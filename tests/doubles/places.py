@@ -15,7 +15,7 @@ async def in_the_editor(screen: Screen) -> None:
 
 async def in_a_view(screen: Screen) -> None:
     screen.send("/model\r")
-    await screen.until(lambda _: screen.emulator.is_alternate and "Enter take it" in screen.text)
+    await screen.until(lambda _: screen.emulator.is_alternate and "Enter select" in screen.text)
 
 
 async def at_a_question(screen: Screen) -> None:

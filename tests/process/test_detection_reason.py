@@ -14,7 +14,7 @@ async def test_a_provider_that_was_found_is_told_with_its_place(world: World) ->
     assert (found.code, found.out, found.err) == (
         0,
         "ok\n",
-        f"yarrow: answering with ollama/m: Ollama answers at {server.root}\n",
+        f"yarrow: using ollama/m: Ollama answers at {server.root}\n",
     )
     assert (named.code, named.out, named.err) == (0, "ok\n", "")
 

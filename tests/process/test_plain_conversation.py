@@ -180,7 +180,7 @@ async def test_why_a_provider_was_chosen_is_told_once(world: World) -> None:
             for text in ("first", "second"):
                 screen.send("go\r")
                 await asks_again(screen, text)
-            assert screen.text.count("answering with ollama/m") == 1
+            assert screen.text.count("using ollama/m") == 1
 
 
 async def test_a_request_to_end_ends_the_run_and_the_conversation(world: World) -> None:

@@ -54,7 +54,7 @@ async def test_the_tree_is_narrowed_and_each_of_its_keys_does_its_work(world: Wo
             await screen.until(f"{said} ")
         await in_view(screen, "/tree", "R rebase")
         screen.send("r")
-        await screen.until("Make a session of these messages")
+        await screen.until("Choose the messages to keep")
         screen.send("\x1b[H")
         screen.send(" ")
         await screen.until("[ ]")
@@ -79,7 +79,7 @@ async def test_rebase_takes_calls_and_their_results_together(world: World) -> No
         screen.send("look\r")
         await screen.until("the answer")
         await screen.until("ready")
-        await in_view(screen, "/rebase", "Space choose")
+        await in_view(screen, "/rebase", "Space toggle")
         assert screen.text.count("[x]") == 4
         screen.send("\x1b[A ")
         await screen.until(lambda _: screen.text.count("[ ]") == 2)
@@ -87,7 +87,7 @@ async def test_rebase_takes_calls_and_their_results_together(world: World) -> No
         await left(screen)
         await screen.until("Rebased to")
         screen.send("/show\r")
-        await screen.until("there was no tool call yet")
+        await screen.until("No tool calls yet")
 
 
 async def test_merge_compact_resume_and_stats(world: World) -> None:
@@ -140,9 +140,9 @@ async def test_merge_lets_a_session_be_chosen_and_tells_how_long_it_takes(world:
             assert "my work" not in screen.text
             screen.send("\r")
             await left(screen)
-            await screen.until(lambda _: re.search(r"merging [1-9] s", screen.text))
+            await screen.until(lambda _: re.search(r"Merging… [1-9]s", screen.text))
             screen.send("/merge 12345678\r")
-            await screen.until("one thing after the other: Esc gives up what goes on")
+            await screen.until("Still merging. Press Esc to cancel it first.")
             screen.send("\x03")
             gate.set()
             await screen.until(lambda _: re.search(r"Merged \w{8}; continuing in", screen.text))
@@ -150,7 +150,7 @@ async def test_merge_lets_a_session_be_chosen_and_tells_how_long_it_takes(world:
 
 
 async def in_picker(screen: Screen) -> None:
-    await screen.until(lambda _: screen.emulator.is_alternate and "Bring which session into this one?" in screen.text)
+    await screen.until(lambda _: screen.emulator.is_alternate and "Merge which session into this one?" in screen.text)
     assert "other work" in screen.text
 
 
@@ -168,7 +168,7 @@ async def test_a_merge_is_given_up_with_escape_and_makes_nothing(world: World) -
             await screen.until("merging")
             await screen.until(lambda _: len(server.prompts) == 3)
             screen.send("\x1b")
-            await screen.until("merging was given up: nothing was made")
+            await screen.until("Merge cancelled; nothing was changed")
             await screen.until("ready")
             assert len(world.session_files()) == 2
 
@@ -178,7 +178,7 @@ async def test_a_merge_with_nothing_else_there_says_so(world: World) -> None:
     async with Screen(world) as screen:
         await screen.ready()
         screen.send("/merge\r")
-        await screen.until("there is no other session to merge")
+        await screen.until("No other session to merge")
 
 
 async def test_templates_and_skills(world: World) -> None:

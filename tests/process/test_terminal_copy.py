@@ -20,7 +20,7 @@ async def copied(screen: Screen) -> None:
     await screen.until("code")
     await screen.until("ready")
     screen.send("/copy\r")
-    await screen.until("copied the last answer")
+    await screen.until("Copied the last answer")
 
 
 @pytest.mark.parametrize("by", ["the terminal", "the program"])

@@ -36,9 +36,9 @@ async def test_what_is_sent_then_begins_another_session_and_is_seen(world: World
             screen.send("\x03second\r")
             await screen.until("half of it")
             assert SAID in screen.text
-            assert re.search("thinking.*dry run", screen.text)
+            assert re.search("Thinking.*dry run", screen.text)
             screen.send("\x1b")
-            await screen.until("aborted")
+            await screen.until("Run interrupted")
             screen.send("third\r")
             await screen.until("the third")
             said = [one["content"] for one in server.prompts[-1]["messages"] if one["role"] == "user"]

@@ -78,7 +78,7 @@ async def test_case_U_03_an_error_of_our_own(world: World, module: str, owner: s
             head, _, view_key = keys.partition("\x1b[")
             screen.send(head)
             if view_key:
-                await screen.until("Enter take it")
+                await screen.until("Enter select")
                 screen.send(f"\x1b[{view_key}")
         assert await screen.ended() == 1
         assert screen.left_behind() == []
@@ -95,7 +95,7 @@ async def by_ctrl_d(screen: Screen) -> int:
 
 async def by_ctrl_c(screen: Screen) -> int:
     screen.send("\x03")
-    await screen.until("Ctrl+C again quits")
+    await screen.until("Press Ctrl+C again to quit")
     screen.send("\x03")
     return 0
 
@@ -118,7 +118,7 @@ async def test_an_unfinished_block_is_printed_at_the_end_once(
         whole = "\n".join(screen.whole)
         assert whole.count("second, which is not fin") == 1
         assert whole.count("first paragraph") == 1
-        assert "aborted: the run ends here" in whole
+        assert "Run interrupted" in whole
         assert screen.left_behind() == []
 
 

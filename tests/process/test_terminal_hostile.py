@@ -47,7 +47,7 @@ async def test_case_U_04_texts_thoughts_calls_outputs_and_file_names(world: Worl
         screen.send("\x1b")
         await screen.until(lambda _: not screen.emulator.is_alternate and "ready" in screen.text)
         screen.send("/rebase\r")
-        await screen.until("Make a session of these messages")
+        await screen.until("Choose the messages to keep")
         assert obeyed(screen.drawn) == []
         screen.send("\x1b")
         await screen.until(lambda _: not screen.emulator.is_alternate)
@@ -84,7 +84,9 @@ async def test_case_U_04_what_a_person_pastes_names_and_says(world: World, line:
         await screen.until("the end")
         screen.paste(line)
         screen.send(" \r")
-        await screen.until(lambda _: re.search(r"Named|no session|cannot|Unknown command|Model: |another", screen.text))
+        await screen.until(
+            lambda _: re.search(r"Named|no session|cannot|Unknown command|no provider|Model: |another", screen.text)
+        )
         screen.send("\x03/tree\r")
         await screen.until("R rebase")
         screen.send("\x03")

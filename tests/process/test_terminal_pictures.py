@@ -90,12 +90,12 @@ async def test_a_model_that_takes_no_pictures_is_told_of_by_name(world: World) -
     async with Screen(world, size=(200, 24), env=environment) as screen:
         await screen.ready()
         screen.paste(str(path))
-        await screen.until("takes no images: what is pasted stays the name of a file")
+        await screen.until("can't read images; pasted as a file name")
         await screen.until(lambda _: screen.editor[:1] == [str(path)])
         screen.send("\x03\x16")
-        await screen.until("error: scripted takes no images")
+        await screen.until("error: scripted can't read images")
         screen.send("look at @shot.png\r")
-        await screen.until("takes no images: @shot.png is sent as a name")
+        await screen.until("can't read images; @shot.png is sent as a name")
         await screen.until("an answer")
     assert not (world.home / "spawned").exists()
 
@@ -121,7 +121,7 @@ async def test_a_picture_is_not_left_out_in_silence_when_another_model_takes_non
             screen.send("\x1b[A\x1b[A")
             await screen.until(lambda _: screen.editor == ["[image #1 shot.png]"])
             screen.send("\r")
-            await screen.until("toy takes no images: take [image ...] out, or choose another model")
+            await screen.until("toy can't read images: remove [image ...], or choose another model")
             assert screen.editor == ["[image #1 shot.png]"]
 
 
@@ -142,10 +142,10 @@ async def test_the_picture_in_the_clipboard_is_put_in_by_a_key(world: World, nam
 @pytest.mark.parametrize(
     ("name", "body", "said"),
     [
-        ("wl-paste", "exit 1", "there is no picture in the clipboard"),
-        ("wl-paste", "echo a text", "there is no picture in the clipboard"),
-        ("wl-paste", "while :; do :; done", "there is no picture in the clipboard"),
-        ("wl-paste", "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done", "there is no picture in the clipboard"),
+        ("wl-paste", "exit 1", "No image in the clipboard"),
+        ("wl-paste", "echo a text", "No image in the clipboard"),
+        ("wl-paste", "while :; do :; done", "No image in the clipboard"),
+        ("wl-paste", "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done", "No image in the clipboard"),
         ("other", "true", "(wl-paste, xclip or pngpaste): use @FILE"),
     ],
 )

@@ -14,7 +14,7 @@ async def test_what_is_typed_next_takes_the_place_of_a_refused_command(world: Wo
         await screen.ready()
         for line, why in {
             "/thinking hgh": "/thinking must be one of: off, .*got 'hgh'",
-            "/permissions foo": "not 'foo'",
+            "/permissions foo": "got 'foo'",
             "/resume zzzz": "/tree lists them",
         }.items():
             screen.send(f"{line}\r")
@@ -38,7 +38,7 @@ async def test_a_space_before_the_slash_sends_it_as_it_is(world: World) -> None:
         async with Screen(world, size=(120, 24)) as screen:
             await screen.ready()
             screen.send("/nope it\r")
-            await screen.until("A space before the slash sends it as it is")
+            await screen.until("tart with a space to send it as text.")
             screen.send(" /name it\r")
             await screen.until("the first")
             assert server.prompts[-1]["messages"][-1]["content"] == " /name it"
@@ -69,9 +69,9 @@ async def test_nothing_that_is_chosen_is_said_to_be_nothing(world: World) -> Non
         screen.send("hi\r")
         await screen.until("an answer")
         screen.send("/rebase\r")
-        await screen.until("Make a session of these messages")
+        await screen.until("Choose the messages to keep")
         screen.send("a\r")
-        await screen.until("Nothing is chosen: Space or A")
+        await screen.until("Nothing selected. Press Space or A.")
         screen.send("a\r")
         await screen.until("Rebased to ")
 
@@ -85,11 +85,11 @@ async def test_what_an_aborted_run_did_not_take_stands_in_the_editor_again(world
             screen.send("go\r")
             await screen.until("half of it")
             screen.send("steer this\r")
-            await screen.until("1 steering")
+            await screen.until("1 now")
             screen.send("then that\x1b\r")
-            await screen.until("1 to follow")
+            await screen.until("1 after this run")
             screen.send("\x1b")
-            await screen.until("not delivered: then that")
+            await screen.until("Not sent: then that")
             await screen.until(lambda seen: [row.strip() for row in seen.editor] == ["steer this", "then that"])
 
 
@@ -97,7 +97,7 @@ async def test_an_empty_start_says_where_it_is_and_a_new_session_stands_apart(wo
     world.script([{"text": "an answer"}])
     async with Screen(world, size=(160, 24)) as screen:
         await screen.ready()
-        where = re.compile(rf"^yarrow [\w.]+ in {re.escape(str(world.project))}, session \w{{8}}$")
+        where = re.compile(rf"^Yarrow [\w.]+ · {re.escape(str(world.project))} · scripted$")
         await screen.until(lambda seen: where.match(seen.rows[0]))
         screen.send("hi\r")
         await screen.until("an answer")

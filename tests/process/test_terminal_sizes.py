@@ -19,14 +19,14 @@ TURNS = (
     [{"text": "made"}],
 )
 VIEWS = {
-    "/tree": ("Enter resume  B branch  F fork  R rebase  / filter  Esc back", "Enter B F R / Esc"),
+    "/tree": ("Enter resume · B branch · F fork · R rebase · / filter · Esc", "Enter B F R / Esc"),
     "/rebase": (
-        "Space choose  A all or none  Enter make it  S make it, the rest summed up  / filter  Esc back",
-        "Space choose  A all  Enter make  S sum up  / filter  Esc back",
+        "Space toggle · A all/none · Enter create · S create and summarize the rest · / filter · Esc cancel",
+        "Space toggle · A all/none · Enter create · S summarize · / filter · Esc cancel",
         "Space A Enter S /",
     ),
-    "/model": ("Enter take it  / filter  Esc back", "Enter, /, Esc"),
-    "/show": ("Up Down PgUp PgDn Home End  / search  Q or Esc back", "Up Down / Q"),
+    "/model": ("Enter select · / filter · Esc cancel", "Enter, /, Esc"),
+    "/show": ("Up Down PgUp PgDn Home End · / search · Q or Esc back", "Up Down / Q"),
 }
 """What opens a view, and what stands in its last row, the longest first."""
 QUESTION = {

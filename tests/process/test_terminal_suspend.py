@@ -60,7 +60,7 @@ async def test_the_terminal_is_the_shells_and_everything_is_back_once(world: Wor
 
 
 @pytest.mark.parametrize(
-    ("place", "shows"), [*zip(PLACES, ("half a thought", "Enter take it", TO_ANSWER, TO_ANSWER), strict=True)]
+    ("place", "shows"), [*zip(PLACES, ("half a thought", "Enter select", TO_ANSWER, TO_ANSWER), strict=True)]
 )
 async def test_it_stops_wherever_it_stands(world: World, place: Place, shows: str) -> None:
     async with in_a_shell(asking(world)) as screen:

@@ -100,9 +100,9 @@ async def test_the_first_choice_is_not_made_by_what_was_typed(world: World, when
     async with Screen(world, size=(100, 30)) as screen:
         await when(screen)
         screen.send("hi\r")
-        await screen.until("No model backend was found")
+        await screen.until("Welcome to Yarrow. No model is set up yet.")
         screen.send("\x1b[B")
-        await screen.until("Enter take it")
+        await screen.until("Enter select")
         assert not (world.home / ".yarrow" / "config.json").exists()
 
 

@@ -53,8 +53,8 @@ async def test_a_question_is_asked_and_answered(world: World) -> None:
         await screen.ready()
         screen.send("go\r")
         await screen.until("Run this command?")
-        await screen.until("waiting for your answer")
-        assert "running tools" not in screen.text
+        await screen.until("Waiting for your answer")
+        assert "Running tools" not in screen.text
         assert "echo $((40+2)) > made" in screen.text
         await answer(screen, 1)
         await screen.until("ok")
@@ -101,11 +101,11 @@ async def test_steering_and_following_up_while_it_runs(world: World) -> None:
     async with Screen(world) as screen:
         await screen.ready()
         screen.send("go\r")
-        await screen.until("running tools")
+        await screen.until("Running tools")
         screen.send("faster\r")
-        await screen.until("1 steering")
+        await screen.until("1 now")
         screen.send("then this\x1b\r")
-        await screen.until("1 to follow")
+        await screen.until("1 after this run")
         await screen.until("second")
         assert [line for line in screen.rows if "faster" in line or "then this" in line]
     users = [record.text for record in world.records() if isinstance(record, Message) and record.role is Role.USER]
@@ -117,9 +117,9 @@ async def test_escape_aborts(world: World) -> None:
     async with Screen(world) as screen:
         await screen.ready()
         screen.send("go\r")
-        await screen.until("running tools")
+        await screen.until("Running tools")
         screen.send("\x1b")
-        await screen.until("aborted")
+        await screen.until("Run interrupted")
         await screen.until("ready")
 
 
@@ -149,18 +149,18 @@ async def test_the_commands_of_the_terminal(world: World) -> None:
         screen.send("hi\r")
         await screen.until("an answer")
         for line, said in {
-            "/thinking high": "thinks high",
+            "/thinking high": "thinking: high",
             "/permissions plan": "Permissions: plan",
             "/dry-run": "Dry run: on",
             "/dry-run off": "Dry run: off",
             "/name My work": "Named this session My work",
-            "/copy": "copied the last answer",
+            "/copy": "Copied the last answer",
             "/stats": "tokens",
             "/model scripted/toy": "Model: scripted/toy",
             "/branch": "Branched to",
             "/fork": "Forked to",
-            "/nonsense": "there is no command /nonsense",
-            "/statz": "did you mean /stats?",
+            "/nonsense": "Unknown command /nonsense",
+            "/statz": "Did you mean /stats?",
             "/thinking lots": "/thinking must be one of: off, ",
             "/export out.jsonl": "Exported to",
             "/import out.jsonl": "Imported as",
@@ -185,8 +185,8 @@ async def test_the_keys_of_the_terminal(world: World) -> None:
         await screen.ready()
         screen.send("go\r")
         await screen.until("done")
-        assert "20 more lines: /show" in screen.text
-        assert "thinking: 2 lines" in screen.text
+        assert "20 more lines (/show" in screen.text
+        assert "Thought (2 lines, Ctrl+T to show thinking)" in screen.text
         screen.send("\x0f")
         await screen.until("output of tools is shown whole")
         screen.send("\x14")
@@ -200,7 +200,7 @@ async def test_the_keys_of_the_terminal(world: World) -> None:
         screen.send("q")
         await screen.until(lambda screen: not screen.emulator.is_alternate)
         screen.send("\x10")
-        await screen.until("Models of scripted")
+        await screen.until("Choose a model (scripted)")
         screen.send("\x1b")
         await screen.until(lambda screen: not screen.emulator.is_alternate)
         screen.send("/tree\r")
@@ -208,7 +208,7 @@ async def test_the_keys_of_the_terminal(world: World) -> None:
         screen.send("b")
         await screen.until("Branched to")
         screen.send("/rebase\r")
-        await screen.until("Make a session of these messages")
+        await screen.until("Choose the messages to keep")
         screen.send("\r")
         await screen.until("Rebased to")
         screen.send("/st")
@@ -241,13 +241,13 @@ async def test_an_own_editor_and_a_long_paste(world: World) -> None:
 async def test_a_first_start_asks_for_a_backend_and_doubts_each_answer_when_it_is_given(world: World) -> None:
     env = {"XDG_DATA_HOME": str(world.home / "data")}
     async with ChatServer([]) as server, Screen(world, size=(120, 30), env=env) as screen:
-        await screen.until("No model backend was found")
+        await screen.until("Welcome to Yarrow. No model is set up yet.")
         screen.send("\x1b[F\r")
         await screen.until("Base URL:")
         screen.send("nonsense\r")
         await screen.until("'nonsense' is not a valid URL")
         screen.send("\x15http://127.0.0.1:9/v1\r")
-        await screen.until("Enter takes it all the same")
+        await screen.until("press Enter again to save it anyway")
         screen.send(f"\x15{server.root}\r")
         await screen.until("Environment variable with the API key")
         screen.send("THE_KEY\r")
@@ -269,9 +269,9 @@ async def test_a_first_start_asks_for_a_backend_and_doubts_each_answer_when_it_i
 async def test_a_first_choice_that_does_not_work_is_not_written_down_unless_the_person_says_so(world: World) -> None:
     file = world.home / ".yarrow/config.json"
     async with Screen(world, size=(120, 30), env={"OLLAMA_HOST": "127.0.0.1:9"}) as screen:
-        await screen.until("No model backend was found")
+        await screen.until("Welcome to Yarrow. No model is set up yet.")
         screen.send("\r")
-        await screen.until("All the same")
+        await screen.until("Save it anyway")
         assert "127.0.0.1:9" in screen.rows[1]
         assert not file.exists()
         screen.send("/anthr\r")
@@ -285,7 +285,7 @@ async def test_a_first_choice_that_does_not_work_is_not_written_down_unless_the_
 
 async def test_a_first_start_that_is_left_says_the_ways(world: World) -> None:
     async with Screen(world, size=(120, 30)) as screen:
-        await screen.until("No model backend was found")
+        await screen.until("Welcome to Yarrow. No model is set up yet.")
         screen.send("\x1b")
         assert await screen.ended() == 3
         assert "ollama serve" in screen.text

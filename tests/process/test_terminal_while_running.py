@@ -16,16 +16,16 @@ from yarrow.client.tui.command_dispatch import TUI_COMMANDS
 WORK = {
     "/tree": "R rebase",
     "/tree all": "go",
-    "/rebase": "Make a session of these messages",
+    "/rebase": "Choose the messages to keep",
     "/rebase 0": "Rebased to ",
     "/resume": "R rebase",
-    "/merge": "Bring which session into this one?",
+    "/merge": "Merge which session into this one?",
     "/merge {other}": "Merged ",
-    "/show": "there was no tool call yet",
+    "/show": "No tool calls yet",
     "/new": "Started a new session",
-    "/copy": "copied the last answer",
+    "/copy": "Copied the last answer",
     "/reload": r"(?s)> go.*> go",
-    "/help": "While the agent runs, texts, templates and skills wait",
+    "/help": "While the agent runs, texts, templates and skills are queued",
     "/branch": "Branched to ",
     "/fork": "Forked to ",
     "/export out.jsonl": "Exported to ",
@@ -105,7 +105,7 @@ async def test_what_is_refused_while_the_agent_runs_stays_in_the_editor(world: W
 
 
 @pytest.mark.parametrize("line", WAIT)
-@pytest.mark.parametrize(("key", "shown"), [("\r", "1 steering"), ("\x1b\r", "1 to follow")])
+@pytest.mark.parametrize(("key", "shown"), [("\r", "1 queued (1 now)"), ("\x1b\r", "1 queued (1 after this run)")])
 async def test_what_waits_while_the_agent_runs_is_counted(world: World, line: str, key: str, shown: str) -> None:
     async with running(world) as (screen, _other):
         screen.send(f"{line}{key}")
@@ -118,7 +118,7 @@ async def test_leaving_while_the_agent_runs(world: World, line: str) -> None:
     async with running(world) as (screen, _other):
         screen.send(f"{line}\r")
         assert await screen.ended() == 0
-        assert "aborted: the run ends here" in screen.text
+        assert "Run interrupted" in screen.text
 
 
 async def test_a_key_that_is_refused_leaves_nothing_in_the_editor(world: World) -> None:
@@ -134,9 +134,9 @@ async def test_a_text_while_a_command_of_the_persons_goes_on_stays_in_the_editor
     async with Screen(world) as screen:
         await screen.ready()
         screen.send("!sleep 60\r")
-        await screen.until("running tools")
+        await screen.until("Running tools")
         screen.send("a text\r")
-        await screen.until("error: something else goes on")
+        await screen.until("error: Busy. Send again")
         await screen.until(lambda _: screen.editor == ["a text"])
         screen.send("\x1b")
         await screen.until("aborted")

@@ -230,7 +230,7 @@ class LineConversation:
         """Print why the provider was chosen and the warnings of the session, once."""
         session = self.session
         if session.provider_reason:
-            self._print_notice(f"answering with {session.provider}/{session.model}: {session.provider_reason}")
+            self._print_notice(f"using {session.provider}/{session.model}: {session.provider_reason}")
         for sentence in session.warnings:
             self._print_notice(sentence)
         self.session = replace(session, provider_reason="", warnings=())

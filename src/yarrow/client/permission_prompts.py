@@ -28,7 +28,7 @@ from yarrow.v1 import agent_pb2 as pb
 PROMPT = "Answer: "
 CHOICES = f"Type yes, session, always or no, or what to do instead.\n{PROMPT}"
 WHOLE_WORD = f"yarrow: type the whole word: yes, session, always or no\n{PROMPT}"
-CONFIRM = f"Type always once more to confirm, or no.\n{PROMPT}"
+CONFIRM = f"Type always again to confirm, or no.\n{PROMPT}"
 _ANSWERS = {
     "yes": pb.PERMISSION_ANSWER_ONCE,
     "session": pb.PERMISSION_ANSWER_SESSION,
@@ -134,7 +134,7 @@ class PermissionPrompts:
         if not text.strip():
             return PROMPT
         if self._ui.keep(text):
-            return f"yarrow: not an answer, kept for after this run: {reveal(text)}\n{PROMPT}"
+            return f"yarrow: not an answer, queued until this run ends: {reveal(text)}\n{PROMPT}"
         try:
             await self._stub.Steer(pb.SteerRequest(session_id=event.session_id, text=text))
         except aio.AioRpcError as error:

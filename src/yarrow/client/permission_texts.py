@@ -120,7 +120,7 @@ def format_agent_reason(request: pb.PermissionRequest) -> str:
 def format_rule(request: pb.PermissionRequest) -> str:
     """Return the rule that answering `always` adds, and to which file."""
     if not request.rule_file:
-        return "Nothing is written, so this is allowed for this session only: the call holds a key, or no file is set."
+        return "Allowed for this session only. No rule is saved: the call contains a key, or no settings file is set."
     file = shorten_path(reveal(request.rule_file))
     return f"This adds a rule to permissions.always in {file}:\n{reveal(request.rule_json)}"
 

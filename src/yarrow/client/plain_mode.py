@@ -111,7 +111,7 @@ async def run_plain(
     """Send a prompt to a session and print its run. Raises what `follow_run` and the sinks raise."""
     writer = PlainWriter(terminal.out, terminal.err, raw=terminal.raw)
     if session.provider_reason:
-        writer.write_note(f"yarrow: answering with {session.provider}/{session.model}: {session.provider_reason}")
+        writer.write_note(f"yarrow: using {session.provider}/{session.model}: {session.provider_reason}")
     for sentence in session.warnings:
         writer.write_note(f"yarrow: {sentence}")
     asks = terminal.permission_ui is not None

@@ -16,7 +16,7 @@ _FIELDS = {
     "name": ("the name", False),
     "cwd": ("the directory", True),
     "settings.tools.names": ("tools", True),
-    "settings.append_system_prompt": ("what is appended to the system prompt", True),
+    "settings.append_system_prompt": ("the text appended to the system prompt", True),
 }
 """Names of request fields for the user, and whether the name precedes a message that has its own subject."""
 _VERBS = ("is ", "has ", "does ")
@@ -44,7 +44,7 @@ class SessionNotFound(Exception):
 
 def parse_rpc_error(error: aio.AioRpcError) -> RpcFailure:
     """Return the failure that an RPC error describes."""
-    message = error.details() or f"the service answered {error.code().name}"
+    message = error.details() or f"the service returned {error.code().name}"
     if message.startswith(_NOT_CONNECTED):
         message = f"the service cannot be reached ({message.rpartition(': ')[2]})"
     return RpcFailure(_replace_field(message), error.code().name, _parse_reason(error))

@@ -27,7 +27,7 @@ def format_call_note(name: str, arguments_json: str, invalid_arguments: str) -> 
         kept = {key: value for key, value in arguments.items() if not leaves or key not in {"outside", "reason"}}
         parts = _format_arguments(kept) + ["(outside the sandbox)"] * leaves
     except msgspec.DecodeError:
-        return _truncate(f"> {name}: arguments that are no JSON object: {raw}")
+        return _truncate(f"> {name}: arguments that are not a JSON object: {raw}")
     except RecursionError:
         # Nested too deeply to parse; the beginning is still readable.
         return _truncate(f"> {name}: {raw}")
@@ -69,13 +69,13 @@ def format_event_note(event: pb.AgentEvent, kind: str) -> str:
         case "retry_scheduled":
             retry = event.retry_scheduled
             why = f": {retry.message}" if retry.message else ""
-            return _truncate(f"yarrow: {retry.code}; trying again in {retry.delay:.1f} s{why}")
+            return _truncate(f"yarrow: {_format_code(retry.code)}, retrying in {retry.delay:.1f}s{why}")
         case "compaction_start":
-            return f"yarrow: compacting the context of {event.compaction_start.tokens_before:,} tokens"
+            return f"yarrow: compacting the context ({event.compaction_start.tokens_before:,} tokens)"
         case "compaction_end" if event.compaction_end.HasField("error"):
-            return f"yarrow: the context was not compacted: {event.compaction_end.error.message}"
+            return f"yarrow: compaction failed: {event.compaction_end.error.message}"
         case "compaction_end":
-            return f"yarrow: compacted it to {event.compaction_end.tokens_after:,} tokens"
+            return f"yarrow: compacted the context to {event.compaction_end.tokens_after:,} tokens"
         case "permission_request":
             request = event.permission_request
             return _truncate(f"yarrow: {request.tool} was denied because no client can answer: {request.reason}")
@@ -88,6 +88,11 @@ def format_end_note(outcome: RunResult) -> str:
     if outcome.error_message:
         return f"yarrow: {': '.join(filter(None, (outcome.error_code, outcome.error_message)))}"
     return "" if outcome.reason == "COMPLETED" else f"yarrow: the run ended early: {outcome.reason.lower()}"
+
+
+def _format_code(code: str) -> str:
+    """Return an error code as words, such as `Server error`."""
+    return code.replace("_", " ").capitalize()
 
 
 def _format_arguments(arguments: dict[str, Any]) -> list[str]:

@@ -111,7 +111,7 @@ async def _deny(stub: Stub, event: pb.AgentEvent) -> None:
 
 def _make_result(session: SessionInfo, end: pb.AgentEnd | None, *, denied: bool) -> RunResult:
     if end is None:
-        message = "the service ended the stream before the run was over"
+        message = "the service closed the stream before the run ended"
         return RunResult(session.session_id, "", error_message=message, denied=denied)
     known = pb.EndReason.DESCRIPTOR.values_by_number.get(end.reason)
     # A number is a reason that only a newer service knows.
@@ -204,7 +204,7 @@ class RunStream:
             async with asyncio.timeout(MAX_SILENCE_SECONDS if self._cursor.has_heartbeats else None):
                 response = await call.read()
         except TimeoutError:
-            sentence = f"the service gave no sign of life for {MAX_SILENCE_SECONDS:g} s"
+            sentence = f"the service has not responded for {MAX_SILENCE_SECONDS:g} s"
             raise aio.AioRpcError(StatusCode.UNAVAILABLE, aio.Metadata(), aio.Metadata(), sentence) from None
         if response is aio.EOF:
             return None

@@ -30,18 +30,18 @@ async def export_file(stub: Stub, session_id: str, path: Path) -> int:
     """
     export_format = FORMATS.get(path.suffix.lower())
     if export_format is None:
-        raise FilePathError(f"{path}: an export ends in .jsonl or .html")
+        raise FilePathError(f"cannot export to {path}: its name must end in .jsonl or .html")
     try:
         if path.is_dir():
-            raise FilePathError(f"{path} is a directory: name a file in it")
+            raise FilePathError(f"{path} is a directory: add a file name")
     except OSError as error:  # name too long
-        raise FilePathError(f"{path} cannot be written: {error.strerror}") from None
+        raise FilePathError(f"cannot write {path}: {error.strerror}") from None
     request = pb.ExportSessionRequest(session_id=session_id, format=export_format)
     size = 0
     try:
         handle, draft = tempfile.mkstemp(prefix=".yarrow-export-", dir=path.parent)
     except OSError as error:
-        raise FilePathError(f"{path} cannot be written: {error.strerror}") from None
+        raise FilePathError(f"cannot write {path}: {error.strerror}") from None
     try:
         with os.fdopen(handle, "wb") as file:
             async for response in stub.ExportSession(request):
@@ -50,7 +50,7 @@ async def export_file(stub: Stub, session_id: str, path: Path) -> int:
             os.fsync(file.fileno())
         Path(draft).replace(path)
     except OSError as error:
-        raise FilePathError(f"{path} cannot be written: {error.strerror}") from None
+        raise FilePathError(f"cannot write {path}: {error.strerror}") from None
     finally:
         with suppress(FileNotFoundError):
             Path(draft).unlink()
@@ -74,7 +74,7 @@ async def import_file(stub: Stub, path: Path, cwd: str) -> pb.ImportSessionRespo
 
             return await _send_import(stub, path, pieces())
     except OSError as error:
-        raise FilePathError(f"{path} cannot be read: {error.strerror}") from None
+        raise FilePathError(f"cannot read {path}: {error.strerror}") from None
 
 
 async def _send_import(

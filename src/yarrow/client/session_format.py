@@ -197,8 +197,3 @@ def format_title(session: pb.SessionSummary) -> str:
 
 def _count(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
-
-
-def format_welcome(state: pb.GetStateResponse) -> str:
-    """Return the welcome line of an empty session."""
-    return f"yarrow {state.version} in {state.cwd}, session {shorten_id(state.session_id)}"

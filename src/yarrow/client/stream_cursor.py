@@ -6,9 +6,7 @@ from yarrow.v1 import agent_pb2 as pb
 
 NamedEvent: TypeAlias = tuple[pb.AgentEvent, str]
 """An event and the name of its field that is set; the name is empty for a kind that only newer services know."""
-_UNKNOWN_END = (
-    "the run is over, and how it ended was not told: the connection was cut, or the service was started again"
-)
+_UNKNOWN_END = "the run ended, but its result is unknown: the connection was lost or the service restarted"
 
 
 def make_synthetic_end(session_id: str, run_id: str) -> tuple[pb.AgentEvent, pb.AgentEvent]:

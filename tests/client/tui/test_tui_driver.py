@@ -88,7 +88,7 @@ async def test_a_service_that_was_started_again(tmp_path: Path, renews: bool) ->
             async with behind(House(tmp_path, HELD), tmp_path / "run"):
                 wire.is_down = False
                 if renews:
-                    await told.until_connection("another token")
+                    await told.until_connection("new token")
                 else:
                     await told.until_kind("agent_end")
                     assert kinds(told.events)[-2:] == ["gap", "agent_end"]

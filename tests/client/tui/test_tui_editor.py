@@ -136,7 +136,7 @@ async def test_the_persons_own_editor_changes_the_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("editor", "said"), [("false", "ended with 1"), ("/no/such", "set VISUAL or EDITOR"), ("'", "set")]
+    ("editor", "said"), [("false", "exited with code 1"), ("/no/such", "set VISUAL or EDITOR"), ("'", "set")]
 )
 async def test_an_editor_that_fails_leaves_the_text(editor: str, said: str) -> None:
     with pytest.raises(EditorError, match=said):

@@ -181,7 +181,7 @@ def test_output_is_folded_with_a_way_to_the_rest() -> None:
     folded = next_frame(PrintedState(), history, view()).scrollback
     assert "line 9" in folded
     assert "line 10" not in folded
-    assert "20 more lines: /show 123456" in folded
+    assert "20 more lines (/show 123456)" in folded
     assert "line 29" in next_frame(PrintedState(), history, view(folded=False)).scrollback
 
 

@@ -409,11 +409,11 @@ def test_the_status_line_counts_the_seconds_of_a_question() -> None:
         return format_line(status, 80, TerminalTheme(has_signs=False), now=now + 2).split(" | ")[0]
 
     status = SessionStatus(doing=pb.AGENT_STATE_EXECUTING)
-    assert said(now=7) == "* running tools 9 s"
-    assert said(asked("one"), now=10) == "* waiting for your answer 2 s"
-    assert said(asked("two"), asked("two"), settled("one"), now=20) == "* waiting for your answer 12 s"
-    assert said(settled("two"), now=30) == "* running tools 2 s"
-    assert said(settled("none"), now=40) == "* running tools 12 s"
-    assert said(asked("three"), now=50) == "* waiting for your answer 2 s"
+    assert said(now=7) == "* Running tools... 9s"
+    assert said(asked("one"), now=10) == "* Waiting for your answer... 2s"
+    assert said(asked("two"), asked("two"), settled("one"), now=20) == "* Waiting for your answer... 12s"
+    assert said(settled("two"), now=30) == "* Running tools... 2s"
+    assert said(settled("none"), now=40) == "* Running tools... 12s"
+    assert said(asked("three"), now=50) == "* Waiting for your answer... 2s"
     ended = pb.AgentEvent(agent_end=pb.AgentEnd())
     assert said(ended, now=60) == "ready"

@@ -159,7 +159,7 @@ async def test_a_text_is_read_through() -> None:
 async def test_nothing_is_done_to_a_row_that_is_not_seen() -> None:
     choice, picture = await shown(lambda terminal: choose_from_tree(terminal, NODES, "b" * 36), "bfr\r\x1b", (19, 5))
     assert choice is None
-    assert "Too small" in "".join(picture)
+    assert "The window is too small" in "".join(picture)
 
 
 @pytest.mark.parametrize(

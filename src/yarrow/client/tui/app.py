@@ -165,7 +165,8 @@ class App:
             self.editor.clear()
         else:
             self.add_note(
-                "notice", "Ctrl+C again quits" + ("; Esc aborts the run" if self.view_state.status.is_running else "")
+                "notice",
+                "Press Ctrl+C again to quit" + (", Esc to stop the run" if self.view_state.status.is_running else ""),
             )
 
     def quit(self) -> None:
@@ -337,9 +338,7 @@ class App:
     def _print_rest(self) -> None:
         """Print the remaining output when the program ends, once; unfinished items as they are."""
         if self.view_state.status.is_running:
-            self.view_state.add_note(
-                "notice", RUN_CONTINUES if self.options.run_continues else "aborted: the run ends here"
-            )
+            self.view_state.add_note("notice", RUN_CONTINUES if self.options.run_continues else "Run interrupted")
         self.screen.print_outside(self.view_state.render_rest(self.screen.size[0]))
 
     def _status_line(self) -> str:

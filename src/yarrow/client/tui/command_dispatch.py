@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 IDLE_ONLY_MARK = " *"
 HELP_WHILE_RUNNING = (
-    "While the agent runs, texts, templates and skills wait: those sent with Enter for the tools that are running, "
-    "those sent with Alt+Enter for the end of the run. Commands work at any time, but for those marked *."
+    "While the agent runs, texts, templates and skills are queued: Enter sends them after the running tools, "
+    "Alt+Enter after the run. Commands work at any time, except those marked *."
 )
 HELP_TITLE = "Keys and commands"
 HELP_MARGIN_ROWS = 8
@@ -105,9 +105,9 @@ def _describe_unknown(name: str, expanding: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(name, [*TUI_COMMANDS, *CHAT_COMMANDS, *expanding], n=1, cutoff=0.7)
-    hint = f"did you mean /{near[0]}?" if near else "/help lists them."
+    hint = f"Did you mean /{near[0]}? Start" if near else "Type / to see all commands; start"
     what = f"skill {name.removeprefix(SKILL_PREFIX)}" if name.startswith(SKILL_PREFIX) else f"command /{name}"
-    return f"there is no {what}; {hint} A space before the slash sends it as it is"
+    return f"Unknown {what}. {hint} with a space to send it as text."
 
 
 async def _tree(app: "App", rest: str) -> None:
@@ -135,7 +135,7 @@ async def _show(app: "App", rest: str) -> None:
 
 async def _model(app: "App", rest: str) -> None:
     if not rest and app.view_state.status.is_running:
-        raise CommandError("the agent is running: choose another model when it is over")
+        raise CommandError("Can't change the model while the agent is running. Wait, or press Esc to stop it.")
     if rest := rest or await pickers.pick_model(app):
         await _run_chat_command(app, f"/model {rest}")
 
@@ -143,15 +143,14 @@ async def _model(app: "App", rest: str) -> None:
 async def _copy(app: "App", _rest: str) -> None:
     text = app.view_state.find_last_answer()
     if not text:
-        raise CommandError("there is no answer to copy yet")
+        raise CommandError("No answer to copy yet")
     taken = app.screen.copy(text)
     if program := await write_text(text, os.environ):
-        app.add_note("command", f"copied the last answer, {len(text):,} characters, by {program}")
+        place = "the tmux buffer" if program == "tmux" else f"the clipboard with {program}"
+        app.add_note("command", f"Copied the last answer to {place} ({len(text):,} characters)")
     else:
         of = "" if taken == len(text) else f" of {len(text):,}"
-        app.add_note(
-            "command", f"copied the last answer, {taken:,}{of} characters, if your terminal lets programs copy"
-        )
+        app.add_note("command", f"Copied the last answer ({taken:,}{of} characters), if your terminal allows it")
 
 
 async def _reload(app: "App", _rest: str) -> None:
@@ -169,9 +168,9 @@ async def _help(app: "App", _rest: str) -> None:
         for name, one in listed.items()
     ]
     rows += [
-        ("!COMMAND", f"run a shell command and tell the model{IDLE_ONLY_MARK}"),
-        ("!!COMMAND", f"run it without telling the model{IDLE_ONLY_MARK}"),
-        ("!!!COMMAND", f"run it outside the sandbox{IDLE_ONLY_MARK}"),
+        ("!COMMAND", f"run a shell command and show the result to the model{IDLE_ONLY_MARK}"),
+        ("!!COMMAND", f"run a shell command without telling the model{IDLE_ONLY_MARK}"),
+        ("!!!COMMAND", f"run a shell command outside the sandbox{IDLE_ONLY_MARK}"),
     ]
     rows += [(f"/{name}", text) for name, text in (await list_prompt_commands(app)).items()]
     columns, height = app.screen.size

@@ -86,7 +86,7 @@ _NOTE_KINDS: dict[str, NoteKind] = {
     "compaction_start": "compaction",
     "compaction_end": "compaction",
 }
-_ABORTED = "aborted"
+_ABORTED = "Run interrupted"
 
 
 def reduce_history(history: SessionHistory, events: Sequence[pb.AgentEvent]) -> SessionHistory:
@@ -172,9 +172,7 @@ def _apply(history: SessionHistory, event: pb.AgentEvent, kind: str) -> SessionH
         case "agent_end":
             return _end_run(close_entry(history), event.agent_end)
         case "gap":
-            return add_note(
-                history, "notice", "events were missed: what is shown may lack a part, /reload shows it all"
-            )
+            return add_note(history, "notice", "Some output was missed. /reload redraws the session.")
         case _ if note := format_event_note(event, kind):
             return add_note(history, _NOTE_KINDS.get(kind, "notice"), note.removeprefix("yarrow: "))
         case _:
@@ -244,7 +242,7 @@ def _end_run(history: SessionHistory, end: pb.AgentEnd) -> SessionHistory:
     elif end.reason == pb.END_REASON_ABORTED:
         history = add_note(history, "notice", _ABORTED)
     for text in end.undelivered:
-        history = add_note(history, "notice", f"not delivered: {text.typed or text.text}")
+        history = add_note(history, "notice", f"Not sent: {text.typed or text.text}")
     return history
 
 

@@ -47,8 +47,8 @@ async def explain_refusal(app: "App", error: aio.AioRpcError) -> str:
     return f"{refused.message}; /tree lists them" if await app.session_client.session_exists() else SESSION_NEEDED
 
 
-RUN_CONTINUES = "the run goes on in the service"
-RUN_PAUSED = "the run is suspended until fg resumes it"
+RUN_CONTINUES = "The run continues in the service"
+RUN_PAUSED = "The run is suspended; fg resumes it"
 
 
 async def send_text(app: "App", line: "InputLine") -> None:
@@ -68,9 +68,7 @@ async def send_text(app: "App", line: "InputLine") -> None:
             raise
         # The run has just ended, or the agent is busy with something other than a run.
         if not await _try_prompt(app, request):
-            raise CommandError(
-                "something else goes on: send the text when it is over, or press Esc to end it"
-            ) from None
+            raise CommandError("Busy. Send again when it's done, or press Esc to stop it.") from None
 
 
 async def _try_prompt(app: "App", request: pb.PromptRequest) -> bool:
@@ -90,7 +88,7 @@ async def run_shell(app: "App", line: str) -> None:
     Raises `CommandError` while the agent runs, and `aio.AioRpcError` if the service refuses.
     """
     if app.view_state.status.is_running:
-        raise CommandError("the agent is running: run the command when it is over, or press Esc to end it")
+        raise CommandError("Can't run a command while the agent is running. Wait, or press Esc to stop it.")
     await replace_if_deleted(app, line)
     request = parse_bang(app.session_client.session_id, line)
     app.add_command(line)
@@ -124,7 +122,7 @@ async def suspend_app(app: "App") -> None:
 async def paste_clipboard_image(app: "App") -> None:
     """Insert the image in the clipboard into the text."""
     if not app.view_state.status.has_images:
-        app.add_note("error", f"{_model_name(app)} takes no images")
+        app.add_note("error", f"{_model_name(app)} can't read images")
         return
     try:
         data = await read_image(os.environ)
@@ -133,11 +131,11 @@ async def paste_clipboard_image(app: "App") -> None:
         return
     image = make_image(data)
     if image is None:
-        app.add_note("notice", "there is no picture in the clipboard")
+        app.add_note("notice", "No image in the clipboard")
     elif len(data) > MAX_IMAGE_BYTES:
         app.add_note(
             "error",
-            f"the picture in the clipboard has {_to_mib(len(data))}: at most {_to_mib(MAX_IMAGE_BYTES)} are sent",
+            f"The image in the clipboard is too large: {_to_mib(len(data))} (at most {_to_mib(MAX_IMAGE_BYTES)})",
         )
     else:
         app.editor.insert(app.editor.attachments.add(image) + " ")
@@ -148,7 +146,7 @@ def attach_pasted_images(app: "App", text: str) -> str:
     """Return the text to insert for pasted paths of images; empty for any other text."""
     found = find_pasted_images(text, app.view_state.cwd)
     if found and not app.view_state.status.has_images:
-        app.add_note("notice", f"{_model_name(app)} takes no images: what is pasted stays the name of a file")
+        app.add_note("notice", f"{_model_name(app)} can't read images; pasted as a file name")
         return ""
     return "".join(f"{app.editor.attachments.add(image, name)} " for name, image in found.items())
 
@@ -158,14 +156,14 @@ async def _collect_images(app: "App", text: str) -> list[pb.Image]:
     mentioned = await asyncio.to_thread(find_mentioned_images, text, app.view_state.cwd) if "@" in text else {}
     if not app.view_state.status.has_images:
         if attached:
-            raise CommandError(f"{_model_name(app)} takes no images: take [image ...] out, or choose another model")
+            raise CommandError(f"{_model_name(app)} can't read images: remove [image ...], or choose another model")
         if mentioned:
-            app.add_note("notice", f"{_model_name(app)} takes no images: @{', @'.join(mentioned)} is sent as a name")
+            app.add_note("notice", f"{_model_name(app)} can't read images; @{', @'.join(mentioned)} is sent as a name")
         return []
     images = [*attached, *mentioned.values()]
     if (size := sum(len(image.data) for image in images)) > MAX_IMAGE_BYTES:
         raise CommandError(
-            f"the pictures have {_to_mib(size)} together: at most {_to_mib(MAX_IMAGE_BYTES)} go with one text"
+            f"The images are too large: {_to_mib(size)} in total (at most {_to_mib(MAX_IMAGE_BYTES)} per message)"
         )
     return images
 

@@ -64,7 +64,7 @@ def _draw_finished_thinking(text: str, view: HistoryView) -> list[str]:
     text = text.strip()
     if text and view.folds_thinking:
         count = text.count("\n") + 1
-        text = f"thinking: {count:,} {'line' if count == 1 else 'lines'}, Ctrl+T shows such"
+        text = f"Thought ({count:,} {'line' if count == 1 else 'lines'}, Ctrl+T to show thinking)"
     return _draw_dim(text, view) if text else []
 
 
@@ -120,7 +120,7 @@ def draw_call(call: CallItem, view: HistoryView) -> list[str]:
         body += _draw_output([RERUN_KEY_HINT], "cyan", view)
     if total > 0:
         dots = "…" if view.theme.has_signs else "..."
-        body += _draw_output([f"{dots} {total:,} more lines: /show {shorten_call_id(call.id)}"], "dim italic", view)
+        body += _draw_output([f"{dots} {total:,} more lines (/show {shorten_call_id(call.id)})"], "dim italic", view)
     return head + body
 
 

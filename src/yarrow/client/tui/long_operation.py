@@ -8,6 +8,14 @@ from typing import TypeVar
 from yarrow.client.slash_command import CommandError
 
 T = TypeVar("T")
+_NOUNS = {
+    "merging": "Merge",
+    "rebasing": "Rebase",
+    "summarizing": "Summary",
+    "importing": "Import",
+    "exporting": "Export",
+}
+"""Names of operations in the message that they were cancelled."""
 
 
 class LongOperation:
@@ -17,14 +25,16 @@ class LongOperation:
         """`on_change` receives the name of the operation and its start time, and an empty name when it ends."""
         self._on_change = on_change
         self._cancel: Callable[[], bool] | None = None
+        self._doing = ""
+        """Name of the current operation, or of the last one."""
 
     async def run(self, doing: str, call: Awaitable[T]) -> T:
         """Return the result of a call. Raises `CommandError` if it is cancelled or another operation is running."""
         waiting = asyncio.ensure_future(call)
         if self._cancel is not None:
             waiting.cancel()
-            raise CommandError("one thing after the other: Esc gives up what goes on")
-        self._cancel = waiting.cancel
+            raise CommandError(f"Still {self._doing}. Press Esc to cancel it first.")
+        self._doing, self._cancel = doing, waiting.cancel
         self._on_change(doing, time.monotonic())
         try:
             await asyncio.wait([waiting])
@@ -34,7 +44,7 @@ class LongOperation:
             # Still running only if the program ends.
             waiting.cancel()
         if waiting.cancelled():
-            raise CommandError(f"{doing} was given up: nothing was made")
+            raise CommandError(f"{_NOUNS.get(doing, doing)} cancelled; nothing was changed")
         return waiting.result()
 
     def cancel(self) -> bool:

@@ -27,8 +27,8 @@ from yarrow.v1 import agent_pb2 as pb
 if TYPE_CHECKING:
     from yarrow.client.tui.app import App
 
-TITLES = ("Make a session of these messages", "Make a session of")
-NOTHING_CHOSEN = ListHint("Nothing is chosen: Space or A")
+TITLES = ("Choose the messages to keep", "Messages to keep")
+NOTHING_CHOSEN = ListHint("Nothing selected. Press Space or A.")
 MAX_SHOWN_CHARACTERS = 200
 """Maximum characters shown of a message."""
 
@@ -74,8 +74,8 @@ async def choose_messages(terminal: Terminal, messages: Sequence[pb.Message]) ->
         "s": squashed,
     }
     feet = (
-        "Space choose  A all or none  Enter make it  S make it, the rest summed up  / filter  Esc back",
-        "Space choose  A all  Enter make  S sum up  / filter  Esc back",
+        "Space toggle · A all/none · Enter create · S create and summarize the rest · / filter · Esc cancel",
+        "Space toggle · A all/none · Enter create · S summarize · / filter · Esc cancel",
         "Space A Enter S /",
     )
     at = max(len(messages) - 1, 0)
@@ -116,7 +116,7 @@ async def pick_session(app: "App") -> None:
     request = pb.GetSessionTreeRequest(scope=pb.SESSION_SCOPE_PROJECT, cwd=app.view_state.cwd)
     nodes = (await app.stub.GetSessionTree(request)).nodes
     if not nodes:
-        raise CommandError("there are no saved sessions")
+        raise CommandError("No saved sessions")
     choice = await app.show_view(lambda terminal: choose_from_tree(terminal, nodes, app.session_client.session_id))
     if choice is None:
         return
@@ -137,12 +137,12 @@ async def pick_rebase(app: "App", session_id: str) -> None:
     """Show the messages of a session; create one from those chosen. Raises `CommandError` and `aio.AioRpcError`."""
     messages = [one async for one in read_messages_after(app.stub, session_id, "")]
     if not messages:
-        raise CommandError("nothing was said in this session yet")
+        raise CommandError("No messages in this session yet")
     chosen = await app.show_view(lambda terminal: choose_messages(terminal, messages))
     if chosen is None:
         return
     request = pb.RebaseSessionRequest(session_id=session_id, indices=chosen.indices, squash=chosen.squash)
-    made = await app.operation.run("summing up" if chosen.squash else "rebasing", app.stub.RebaseSession(request))
+    made = await app.operation.run("summarizing" if chosen.squash else "rebasing", app.stub.RebaseSession(request))
     await _switch_to(app, made.session_id, "Rebased to")
 
 
@@ -155,10 +155,10 @@ async def pick_merge(app: "App") -> str:
         if one.session_id != app.session_client.session_id
     ]
     if not others:
-        raise CommandError("there is no other session to merge")
+        raise CommandError("No other session to merge")
     choices = [CompletionItem(shorten_id(one.session_id), format_session(one).partition("  ")[2]) for one in others]
     picked = await app.show_view(
-        lambda terminal: pick(terminal, ("Bring which session into this one?", "Merge which one?"), choices)
+        lambda terminal: pick(terminal, ("Merge which session into this one?", "Merge which one?"), choices)
     )
     return picked or ""
 
@@ -175,7 +175,7 @@ async def pick_model(app: "App") -> str:
         raise CommandError(format_no_models(listed.provider))
     picked = await app.show_view(
         lambda terminal: pick(
-            terminal, (f"Models of {listed.provider}", "Models"), choices, present=state.provider.model
+            terminal, (f"Choose a model ({listed.provider})", "Models"), choices, present=state.provider.model
         )
     )
     return f"{listed.provider}/{picked}" if picked else ""
@@ -189,7 +189,7 @@ async def show_call(app: "App", call_id: str) -> None:
         if not call_id or shorten_call_id(call.id) == call_id or call.id == call_id
     ]
     if not found:
-        raise CommandError(f"there is no call {call_id!r} in this session" if call_id else "there was no tool call yet")
+        raise CommandError(f"No call {call_id!r} in this session" if call_id else "No tool calls yet")
     call = found[-1]
     text = "\n\n".join(filter(None, (call.arguments_json, call.diff, call.output)))
     await app.show_view(lambda terminal: show_text(terminal, f"{call.name} {shorten_call_id(call.id)}", text))

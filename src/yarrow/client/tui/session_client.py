@@ -147,9 +147,9 @@ class SessionClient:
                     self._listener.on_connection("the session was deleted")
                     return
                 if error.code() is StatusCode.UNAUTHENTICATED:
-                    self._listener.on_connection("the service has another token now; leave and attach again")
+                    self._listener.on_connection("the service has a new token; quit and attach again")
                     return
-                self._listener.on_connection("the service cannot be reached; trying again")
+                self._listener.on_connection("the service cannot be reached; reconnecting")
             await asyncio.sleep(RECONNECT_SECONDS[min(tries, len(RECONNECT_SECONDS) - 1)])
             tries += 1
 

@@ -16,11 +16,11 @@ BAR_CELLS = 8
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 """Frames of the spinner, one per second: it shows activity without keeping a slow line busy."""
 _ACTIVITIES = {
-    pb.AGENT_STATE_THINKING: "thinking",
-    pb.AGENT_STATE_EXECUTING: "running tools",
-    pb.AGENT_STATE_COMPACTING: "compacting",
-    pb.AGENT_STATE_ABORTING: "aborting",
-    pb.AGENT_STATE_ERROR: "error",
+    pb.AGENT_STATE_THINKING: "Thinking",
+    pb.AGENT_STATE_EXECUTING: "Running tools",
+    pb.AGENT_STATE_COMPACTING: "Compacting",
+    pb.AGENT_STATE_ABORTING: "Stopping",
+    pb.AGENT_STATE_ERROR: "Handling an error",
 }
 
 
@@ -60,7 +60,7 @@ class SessionStatus(Struct, frozen=True):
     @property
     def activity(self) -> str:
         """Activity of the agent; empty if it is idle."""
-        return "waiting for your answer" if self.asks else _ACTIVITIES.get(self.doing, "")
+        return "Waiting for your answer" if self.asks else _ACTIVITIES.get(self.doing, "")
 
     @property
     def is_ticking(self) -> bool:
@@ -157,38 +157,51 @@ def _make_parts(status: SessionStatus, theme: TerminalTheme, now: float) -> list
         parts += [_make_activity(doing, now - since, theme) for doing, since in going_on if doing]
     if not parts:
         parts.append(_StatusPart("ready", "green", 5))
-    waiting = " ".join(
-        f"{count} {what}" for count, what in ((status.steers, "steering"), (status.follow_ups, "to follow")) if count
-    )
-    if waiting:
-        parts.append(_StatusPart(waiting, "cyan", 2))
+    if status.steers or status.follow_ups:
+        parts.append(_StatusPart(_format_queue(status), "cyan", 2))
     if status.is_dry_run:
         parts.append(_StatusPart("dry run", "bold magenta", 1))
     if status.permissions:
         parts.append(_StatusPart(f"permissions: {status.permissions}", "magenta", 3))
     parts.append(_StatusPart(sanitize(status.model) or "no model", "bold", 4))
     if status.thinking:
-        parts.append(_StatusPart(f"thinks {status.thinking}", "dim", 6))
+        parts.append(_StatusPart(f"thinking: {status.thinking}", "dim", 6))
     if status.cost:
         parts.append(_StatusPart(format_cost(status.cost), "dim", 6))
-    if not (status.is_ticking or status.connection):
-        parts.append(_StatusPart("F1 helps", "dim", 8))
+    if hint := _choose_hint(status):
+        parts.append(_StatusPart(hint, "dim", 8))
     if status.window:
         parts.append(_StatusPart(_format_context(status, theme), "dim", 7))
     return parts
 
 
+def _format_queue(status: SessionStatus) -> str:
+    counts = ((status.steers, "now"), (status.follow_ups, "after this run"))
+    parts = ", ".join(f"{count} {when}" for count, when in counts if count)
+    return f"{status.steers + status.follow_ups} queued ({parts})"
+
+
+def _choose_hint(status: SessionStatus) -> str:
+    """Return the most useful key; empty if Esc does something else or there is nothing to stop."""
+    if status.connection or status.asks or status.doing == pb.AGENT_STATE_ABORTING:
+        return ""
+    if status.waits_for:
+        return "Esc to cancel"
+    return "Esc to interrupt" if status.is_running else "F1 help"
+
+
 def _make_activity(doing: str, seconds: float, theme: TerminalTheme) -> _StatusPart:
     whole = max(0, int(seconds))
     sign = SPINNER[whole % len(SPINNER)] if theme.has_signs else "*"
-    return _StatusPart(f"{sign} {doing} {whole} s", "bold yellow", 0)
+    dots = "…" if theme.has_signs else "..."
+    return _StatusPart(f"{sign} {doing[:1].upper()}{doing[1:]}{dots} {whole}s", "bold yellow", 0)
 
 
 def _format_context(status: SessionStatus, theme: TerminalTheme) -> str:
     share = min(1.0, status.context / status.window)
     full = round(share * BAR_CELLS)
     on, off = ("▰", "▱") if theme.has_signs else ("#", ".")
-    return f"{on * full}{off * (BAR_CELLS - full)} {share:.0%} of {status.window // 1000:,}k"
+    return f"{on * full}{off * (BAR_CELLS - full)} context {share:.0%} of {status.window // 1000:,}k"
 
 
 def _measure(parts: Sequence[_StatusPart], between: str) -> int:

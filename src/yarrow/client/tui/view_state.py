@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from yarrow.client.session_format import format_welcome
+from yarrow.client.permission_texts import shorten_path
 from yarrow.client.shell_escape import RERUN_PROMPT, UNSANDBOXED_BANG, is_rerun_offered
 from yarrow.client.tui import status as status_line
 from yarrow.client.tui.history import (
@@ -57,7 +57,7 @@ class ViewState:
         self._waiting_notes = []
         self.set_state(opened.state)
         if not (self._history.closed or self.is_replaying or self._printed.is_begun):
-            self.add_note("command", format_welcome(opened.state))
+            self.add_note("command", _format_welcome(opened.state, self._theme))
         for warning in (opened.state.provider_reason, *opened.state.warnings):
             if warning:
                 self.add_note("notice", warning)
@@ -110,10 +110,9 @@ class ViewState:
         """Switch between short and full display; return the message about it."""
         if thinking:
             self._folds_thinking = not self._folds_thinking
-        else:
-            self._folds_output = not self._folds_output
-        what, short = ("thinking", self._folds_thinking) if thinking else ("output of tools", self._folds_output)
-        return f"{what} is shown {'in short' if short else 'whole'} from now on"
+            return f"Thinking: {'hidden' if self._folds_thinking else 'shown'}"
+        self._folds_output = not self._folds_output
+        return f"Tool output: {'collapsed' if self._folds_output else 'expanded'}"
 
     def make_frame(self, columns: int, rows: int) -> ScreenFrame:
         """Return what to print now on a terminal of this size, and what to draw below it."""
@@ -171,3 +170,9 @@ class ViewState:
 
 def _join_text(entry: HistoryEntry) -> str:
     return "".join(item.text for item in entry.items if isinstance(item, TextItem))
+
+
+def _format_welcome(state: pb.GetStateResponse, theme: TerminalTheme) -> str:
+    """Return the first line of an empty session."""
+    parts = (f"Yarrow {state.version}", shorten_path(state.cwd), state.provider.model)
+    return (" · " if theme.has_signs else " | ").join(filter(None, parts))

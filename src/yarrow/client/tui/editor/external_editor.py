@@ -49,7 +49,7 @@ async def edit_text(text: str, environment: Mapping[str, str], terminal: int | N
             if process.returncode is None:
                 await _terminate(process)
         if code:
-            raise EditorError(f"{named} ended with {code}: the text is as it was")
+            raise EditorError(f"{named} exited with code {code}; the text is unchanged")
         return path.read_text("utf-8", "replace").removesuffix("\n")
     except (OSError, ValueError) as error:
         raise EditorError(f"{named!r} cannot be run ({error}): set VISUAL or EDITOR") from None

@@ -12,12 +12,15 @@ from yarrow.client.tui.editor.completion import CompletionItem
 from yarrow.client.tui.screen import Terminal
 from yarrow.client.tui.views.list_view import pick
 
-TITLES = ("No model backend was found. Which one will you use?", "Which model backend?")
+TITLES = (
+    "Welcome to Yarrow. No model is set up yet. Where should answers come from?",
+    "Where should answers come from?",
+)
 MAX_PROBLEM_ROWS = 5
 """Maximum rows of the problem with the last choice; the rest is truncated."""
-OTHER_SERVER = "Another server"
+OTHER_SERVER = "Other OpenAI-compatible server"
 STARTER_MODEL = "Starter model"
-TAKE_ANYWAY = "All the same"
+TAKE_ANYWAY = "Save it anyway"
 _LOCAL_PROVIDERS = {"Ollama": "ollama", "llama.cpp": "llamacpp", STARTER_MODEL: "local"}
 
 
@@ -75,11 +78,11 @@ class BackendPicker:
         """`size` is that of the starter model; `questions` about a server are by key of the configuration file."""
         self._terminal = terminal
         self._choices = [
-            CompletionItem("Ollama", "on this machine: run `ollama serve` and `ollama pull qwen3`"),
-            CompletionItem("llama.cpp", "on this machine: run `llama-server -m MODEL.gguf --jinja --port 8080`"),
-            CompletionItem(STARTER_MODEL, f"a small one that is fetched now ({size}) and runs inside Yarrow"),
-            *(CompletionItem(one.title, f"with a key in {one.variable}") for one in hosted),
-            CompletionItem(OTHER_SERVER, "that speaks OpenAI's chat completions"),
+            CompletionItem("Ollama", "on this machine; first run `ollama serve` and `ollama pull qwen3`"),
+            CompletionItem("llama.cpp", "on this machine; first run `llama-server -m MODEL.gguf --jinja --port 8080`"),
+            CompletionItem(STARTER_MODEL, f"tiny, for trying things out; downloads {size}"),
+            *(CompletionItem(one.title, f"API key in {one.variable}") for one in hosted),
+            CompletionItem(OTHER_SERVER),
         ]
         self._providers = _LOCAL_PROVIDERS | {one.title: one.provider for one in hosted}
         self._questions = questions
@@ -92,7 +95,7 @@ class BackendPicker:
         if problem:
             choices = [
                 *choices,
-                CompletionItem(TAKE_ANYWAY, "take the last one: it is written down, for when it works"),
+                CompletionItem(TAKE_ANYWAY, "keep the last choice, although its test failed"),
             ]
         while True:
             columns = max(self._terminal.output.get_size().columns - 1, 1)
@@ -130,7 +133,7 @@ class BackendPicker:
                 return
             rejected = None if problem.is_final else answer
             self._terminal.output.write(
-                sanitize(problem.sentence) + "; Enter takes it all the same" * (not problem.is_final)
+                sanitize(problem.sentence) + "; press Enter again to save it anyway" * (not problem.is_final)
             )
             self._terminal.output.write_raw("\r\n")
             self._terminal.output.flush()

@@ -23,7 +23,7 @@ from yarrow.v1 import agent_pb2 as pb
 MIN_COLUMNS = 20
 MIN_ROWS = 4
 """Smallest screen on which a list and its keys can be drawn."""
-TOO_SMALL = "Too small a window: make it larger, or press Esc."
+TOO_SMALL = "The window is too small. Enlarge it or press Esc."
 
 
 class ListRow(Struct, frozen=True):
@@ -106,6 +106,7 @@ class ListView:
             drawn.append((style, _format_line(row.text, size.columns, dots)))
         drawn.append(("", "\n" * (room - len(shown[self._first : self._first + room]))))
         foot = self._hint or choose_fitting(self._actions.hints, size.columns)
+        foot = foot if terminal.theme.has_signs else foot.replace(" · ", " | ")
         drawn.append(("italic", _format_line(foot, size.columns, dots).rstrip("\n")))
         return drawn
 
@@ -219,7 +220,7 @@ async def show_text(terminal: Terminal, title: str, text: str) -> None:
             break
     actions = ListActions(
         {"q": lambda _: ""},
-        ("Up Down PgUp PgDn Home End  / search  Q or Esc back", "Up Down  / find  Q back", "Up Down / Q"),
+        ("Up Down PgUp PgDn Home End · / search · Q or Esc back", "Up Down · / search · Q back", "Up Down / Q"),
     )
     await ListView((title,), lambda: rows[:MAX_ROWS], actions).run(terminal)
 
@@ -245,7 +246,7 @@ async def pick(
     at = next((index for index, choice in enumerate(choices) if choice.word == present), 0)
     actions = ListActions(
         {"enter": lambda index: choices[index - len(above)].word if index >= len(above) else None},
-        ("Enter take it  / filter  Esc back", "Enter, /, Esc"),
+        ("Enter select · / filter · Esc cancel", "Enter, /, Esc"),
     )
     return await ListView(titles, lambda: rows, actions, at=len(above) + at).run(terminal)
 
@@ -284,5 +285,5 @@ async def choose_from_tree(
     for letter, action in letters.items():
         keys[letter] = doing(action)
     at = next((index for index, node in enumerate(nodes) if node.session.session_id == present), 0)
-    actions = ListActions(keys, ("Enter resume  B branch  F fork  R rebase  / filter  Esc back", "Enter B F R / Esc"))
+    actions = ListActions(keys, ("Enter resume · B branch · F fork · R rebase · / filter · Esc", "Enter B F R / Esc"))
     return await ListView(("Sessions",), lambda: rows, actions, at=at).run(terminal)
