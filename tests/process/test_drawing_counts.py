@@ -27,7 +27,7 @@ async def test_frames_of_an_answer_and_the_bytes_of_each(world: World) -> None:
         pieces += [gate, chunk({"content": f"w{number:05} " + ("\n\n" if number % 40 == 39 else "")})]
     async with opened(world, Reply([*pieces, finish("stop"), DONE]), size=SIZE) as (screen, _):
         screen.send("go\r")
-        await screen.until("thinking")
+        await screen.until("Thinking")
         before, began = len(screen.drawn), time.monotonic()
         for gate in gates:
             gate.set()

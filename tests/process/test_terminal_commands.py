@@ -207,7 +207,7 @@ async def test_templates_and_skills(world: World) -> None:
         screen.send("\x03/tidy\r")
         await screen.until("tidied again")
         screen.send("/skill:tidi now\r")
-        await screen.until("there is no skill tidi; did you mean /skill:tidy?")
+        await screen.until("Unknown skill tidi. Did you mean /skill:tidy?")
         assert screen.editor == ["/skill:tidi now"]
 
 
@@ -247,7 +247,7 @@ async def test_turning_to_another_session_leaves_a_run_going(world: World) -> No
         screen.send("\r")
         await left(screen)
         await screen.until("Resumed ")
-        await screen.until("thinking")
+        await screen.until("Thinking")
         gate.set()
         await screen.until("working and done")
         await screen.until("ready")

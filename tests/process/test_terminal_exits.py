@@ -128,7 +128,7 @@ async def test_an_unfinished_block_of_an_aborted_run_stays_once(world: World) ->
         screen.send("go\r")
         await screen.until("not fin")
         screen.send("\x1b")
-        await screen.until("aborted")
+        await screen.until("Run interrupted")
         await screen.until("ready")
         screen.send("\x04")
         assert await screen.ended() == 0

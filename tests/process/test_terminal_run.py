@@ -73,7 +73,7 @@ async def test_escape_ends_a_run_and_hands_back_what_waited(world: World) -> Non
         await screen.until("1 after this run")
         screen.send("\x1b")
         await screen.until("Not sent: too late")
-        await screen.until("aborted")
+        await screen.until("Run interrupted")
         await screen.until("ready")
         screen.send("again\r")
         await screen.until("afterwards")
@@ -87,9 +87,9 @@ async def test_escape_closes_the_menu_first(world: World) -> None:
         await screen.until("tokens" if "tokens" in screen.text else "/stats")
         screen.send("\x1b")
         await screen.until(lambda _: "/stats" not in screen.text)
-        assert "thinking" in screen.text
+        assert "Thinking" in screen.text
         screen.send("\x1b")
-        await screen.until("aborted")
+        await screen.until("Run interrupted")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ async def test_bytes_per_delta_and_per_key_are_bounded(world: World) -> None:
     gate = asyncio.Event()
     async with opened(world, gated(gate, *words), size=(120, 40)) as (screen, _):
         screen.send("go\r")
-        await screen.until("thinking")
+        await screen.until("Thinking")
         before = len(screen.drawn)
         gate.set()
         await screen.until(f"word{DELTAS - 1}")

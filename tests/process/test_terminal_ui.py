@@ -188,9 +188,9 @@ async def test_the_keys_of_the_terminal(world: World) -> None:
         assert "20 more lines (/show" in screen.text
         assert "Thought (2 lines, Ctrl+T to show thinking)" in screen.text
         screen.send("\x0f")
-        await screen.until("output of tools is shown whole")
+        await screen.until("Tool output: expanded")
         screen.send("\x14")
-        await screen.until("thinking is shown whole")
+        await screen.until("Thinking: shown")
         screen.send("/reload\r")
         await screen.until("line 29")
         screen.send("\x1b[Z")

@@ -152,7 +152,7 @@ async def test_a_letter_with_alt_aborts_nothing(world: World, keys: str, *, abor
     async with running(world) as (screen, _other):
         screen.send(keys)
         if aborts:
-            await screen.until("aborted")
+            await screen.until("Run interrupted")
             return
         screen.send("typed")
         await screen.until(lambda _: screen.editor == ["typed"])
