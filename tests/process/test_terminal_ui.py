@@ -247,7 +247,7 @@ async def test_a_first_start_asks_for_a_backend_and_doubts_each_answer_when_it_i
         screen.send("nonsense\r")
         await screen.until("'nonsense' is not a valid URL")
         screen.send("\x15http://127.0.0.1:9/v1\r")
-        await screen.until("press Enter again to save it anyway")
+        await screen.until("press Enter again to use it anyway")
         screen.send(f"\x15{server.root}\r")
         await screen.until("Environment variable with the API key")
         screen.send("THE_KEY\r")

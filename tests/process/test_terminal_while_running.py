@@ -156,5 +156,5 @@ async def test_a_letter_with_alt_aborts_nothing(world: World, keys: str, *, abor
             return
         screen.send("typed")
         await screen.until(lambda _: screen.editor == ["typed"])
-        assert "aborted" not in screen.text
+        assert "Run interrupted" not in screen.text
         assert "working" in screen.text

@@ -93,7 +93,7 @@ _STATES: dict[CallState, tuple[str, str, str, str]] = {
     # Sign, its ASCII replacement, its style, and the words after the call.
     "waiting": ("○", "-", "dim", ""),
     "running": ("◐", "*", "yellow", ""),
-    "asked": ("?", "?", "bold magenta", " waits for your answer"),
+    "asked": ("?", "?", "bold magenta", " (waiting for your answer)"),
     "done": ("●", "+", "green", ""),
     "failed": ("✗", "x", "bold red", " failed"),
 }

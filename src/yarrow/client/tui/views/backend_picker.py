@@ -133,7 +133,7 @@ class BackendPicker:
                 return
             rejected = None if problem.is_final else answer
             self._terminal.output.write(
-                sanitize(problem.sentence) + "; press Enter again to save it anyway" * (not problem.is_final)
+                sanitize(problem.sentence) + "; press Enter again to use it anyway" * (not problem.is_final)
             )
             self._terminal.output.write_raw("\r\n")
             self._terminal.output.flush()
