@@ -215,7 +215,7 @@ async def test_always_is_kept_and_holds_in_the_next_process(world: World) -> Non
     config.write_text("// my settings\n" + config.read_text())
     async with at_terminal(world, "--plain", "--sandbox", "off", "go") as terminal:
         await terminal.answer("always")
-        await terminal.until("Type always once more")
+        await terminal.until("Type always again")
         await terminal.answer("always")
     assert config.read_text().startswith("// my settings\n{")
     assert (await world.run("--sandbox", "off", "go")).code == 0

@@ -205,7 +205,7 @@ async def test_lines_kept_during_a_question_are_shown_when_they_are_sent(world: 
         await screen.until("Answer:")
         for line in said:
             screen.send(f"{line}\r")
-            await screen.until(f"kept for after this run: {line}")
+            await screen.until(f"queued until this run ends: {line}")
         await asyncio.sleep(QUIET_SECONDS + 0.1)
         screen.send("no\r")
         await asks_again(screen, "second")

@@ -165,7 +165,7 @@ async def test_a_merge_is_given_up_with_escape_and_makes_nothing(world: World) -
             screen.send("/merge\r")
             await in_picker(screen)
             screen.send("\r")
-            await screen.until("merging")
+            await screen.until("Merging")
             await screen.until(lambda _: len(server.prompts) == 3)
             screen.send("\x1b")
             await screen.until("Merge cancelled; nothing was changed")

@@ -35,7 +35,7 @@ async def test_an_answer_is_copied_in_tmux(world: World, by: str) -> None:
         await tmux.until("code")
         await tmux.type("/copy")
         await tmux.keys("Enter")
-        await tmux.until("by tmux" if by == "the program" else "if your terminal lets programs copy")
+        await tmux.until("to the tmux buffer (" if by == "the program" else "if your terminal allows it")
         assert await tmux.buffer() == ANSWER
 
 
@@ -45,7 +45,7 @@ async def test_a_program_is_given_the_whole_answer(world: World, name: str) -> N
     environment = program(world, name, f"exec /bin/cat > {world.home}/taken")
     async with Screen(world, env=environment) as screen:
         await copied(screen)
-        await screen.until(f"characters, by {name}")
+        await screen.until(f"to the clipboard with {name} (")
         assert (world.home / "taken").read_text() == ANSWER
 
 
@@ -54,7 +54,7 @@ async def test_a_program_that_fails_or_hangs_is_passed_over(world: World, body: 
     world.script([{"text": ANSWER}])
     async with Screen(world, env=program(world, "wl-copy", body)) as screen:
         await copied(screen)
-        await screen.until("if your terminal lets programs copy")
+        await screen.until("if your terminal allows it")
 
 
 async def test_what_a_terminal_is_given_is_bounded_and_ends_between_characters(world: World) -> None:

@@ -41,7 +41,7 @@ async def test_what_was_spent_is_shown_by_the_prices_that_are_configured(world: 
         await screen.until(lambda _: re.search(r"^ready .* \$2\.00", screen.text, re.MULTILINE))
         screen.send("/stats\r")
         await screen.until(lambda _: re.search(r"^cost +\$2\.00$", screen.text, re.MULTILINE))
-        assert re.search(r"^model +m: 2 answers, 2,000,000 in, 1,000,000 out, \$2\.00$", screen.text, re.MULTILINE)
+        assert re.search(r"^model +m: 2 requests, 2,000,000 in, 1,000,000 out, \$2\.00$", screen.text, re.MULTILINE)
 
 
 async def test_without_a_price_no_cost_is_shown(world: World) -> None:

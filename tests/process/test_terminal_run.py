@@ -126,7 +126,7 @@ async def test_a_tool_runs_with_a_live_tail_and_its_change_is_shown(world: World
         assert "Running tools" in screen.text
         gate.touch()
         await screen.until("all done")
-        assert "more lines: /show" in screen.text
+        assert "more lines (/show" in screen.text
         assert re.search(r"1 \+ alpha", screen.text)
         screen.send("\x0f")
         await screen.until("Tool output: expanded")

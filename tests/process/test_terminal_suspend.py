@@ -99,7 +99,7 @@ async def test_a_run_stands_still_and_goes_on(world: World) -> None:
             screen.send("go\r")
             await screen.until("a beginning")
             await suspended(screen)
-            assert "the run is suspended until fg resumes it" in screen.text
+            assert "The run is suspended; fg resumes it" in screen.text
             gate.set()
             screen.send("fg\r")
             await screen.until("a beginning and an end")

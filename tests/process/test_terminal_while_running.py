@@ -100,7 +100,7 @@ async def test_what_is_refused_while_the_agent_runs_stays_in_the_editor(world: W
         screen.send(f"{line}\r")
         await screen.until(lambda _: re.search(r"error: .*is running", screen.text))
         await screen.until(lambda _: screen.editor == [line])
-        assert "thinking" in screen.text
+        assert "Thinking" in screen.text
         assert screen.text.count("working") == 1
 
 
