@@ -231,3 +231,18 @@ def test_a_provider_key_is_in_no_environment(variables: dict[str, str], passed: 
 def test_a_search_is_given_no_secret() -> None:
     given_ones: dict[str, Any] = dict.fromkeys(["A", "WORKAI", "ENV", "LESSOPEN", "RIPGREP_CONFIG_PATH"], KEY)
     assert search_environment({**given_ones, "PATH": "/bin", "HOME": "/h"}) == {"PATH": "/bin", "HOME": "/h"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["DBPASS", "SMTPPASS", "MYKEY", "AUTHKEY", "SSHKEY", "APP_KEY2", "DBPWD", "DBPASS_1", "MYKEYS", "KEY1", "X_PW2"],
+)
+def test_a_secret_word_may_be_run_together_or_numbered(name: str) -> None:
+    assert is_secret_variable(name, "x")
+
+
+@pytest.mark.parametrize(
+    "name", ["BYPASS", "COMPASS_2", "OLDPWD", "LESSKEY", "HOTKEYS", "MONKEY", "PUBKEY", "KEYBOARD"]
+)
+def test_ordinary_words_with_such_an_end_are_none(name: str) -> None:
+    assert not is_secret_variable(name, "x")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from yarrow.errors import ConfigError
+from yarrow.policy.secrets import SecretFiles
 from yarrow.policy.temp_dir import create_output_file, temp_directory
 from yarrow.policy.workspace import Refused, Workspace
 
@@ -180,7 +181,11 @@ def test_start_files_of_the_home_directory_are_protected(root: Path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    "name", [".env", ".ENV", ".env.production", ".env~", ".env-prod", ".env_local", ".env ", "sub/../.env"]
+    "name",
+    [
+        *(".env", ".ENV", ".env.production", ".env~", ".env-prod", ".env_local", ".env ", "sub/../.env"),
+        *(".env2", ".env1.local", "#.env#", "..env.swp", "..env.SWO", "..env.local.kate-swp", ".env.swp", ".env.bak~"),
+    ],
 )
 def test_case_X_05_env_files_are_refused(root: Path, workspace: Workspace, name: str) -> None:
     for refused in (workspace.resolve_read(root / "ws" / name), workspace.resolve_write(root / "ws" / name)):
@@ -205,10 +210,19 @@ def test_case_X_05_also_behind_a_link_of_another_name(root: Path, workspace: Wor
     assert isinstance(workspace.resolve_read(root / "ws/sub/.env.dev"), Refused)
 
 
-@pytest.mark.parametrize("name", [".env.example", ".env.sample", ".env-template", "env", ".envrc", "x.env"])
+@pytest.mark.parametrize(
+    "name",
+    [".env.example", ".env.sample", ".env-template", "env", ".envrc", "x.env", ".env2go", "#env#", "..env.example.swp"],
+)
 def test_case_X_05_examples_and_others_are_allowed(root: Path, workspace: Workspace, name: str) -> None:
     assert isinstance(workspace.resolve_read(root / "ws" / name), Path)
     assert isinstance(workspace.resolve_write(root / "ws" / name), Path)
+
+
+def test_an_editors_copy_of_a_configured_file_is_secret_too() -> None:
+    files = SecretFiles(("*.pem",), (".env.test",))
+    assert all(map(files.has, ("a.pem", ".a.pem.swp", "#a.pem#", "a.pem~", ".env")))
+    assert not any(map(files.has, ("a.pub~", ".env.test", "..env.test.swp", "#x#")))
 
 
 @pytest.mark.parametrize("name", ["a\0b", "a\ud800b"])

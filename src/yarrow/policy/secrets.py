@@ -16,6 +16,13 @@ NAME_PARTS = (
     *("secret", "password", "passwd", "passphrase", "passcode", "credential", "connection_?str(?:ing)?", "conn_?str"),
 )
 """Parts of a secret name, at any position."""
+NAME_ENDS = ("keys?", "pass", "pwd")
+"""Ends of a secret word that is run together, as in DBPASS and SSHKEY."""
+ORDINARY_WORDS = (
+    *("bypass", "compass", "surpass", "trespass", "encompass", "oldpwd", "turnkey", "hotkeys?", "monkeys?", "donkey"),
+    *("turkey", "hockey", "jockey", "whiskey", "lesskey", "sortkeys?", "pubkeys?", "publickeys?"),
+)
+"""Words with such an end that are no secrets."""
 VALUE_STARTS = (
     # Keys with a vendor's prefix.
     *(r"sk-[\w-]{16}", r"[sr]k_(?:live|test)_\w{8}", r"whsec_\w{8}", r"SG\.[\w-]{16}[\w-]*\.[\w-]{8}"),
@@ -47,8 +54,14 @@ ENV_FILE = ".env"
 EXAMPLE_SUFFIXES = frozenset({"example", "examples", "sample", "template", "dist", "defaults", "schema"})
 """Last parts of the names of env files meant to be read, as in `.env.example`."""
 
+EDITOR_COPY_PATTERN = r"#(.+)#|\.(.+)\.(?:s[a-w][a-z]|kate-swp)|(.+)~"
+"""Pattern of the names of an editor's backups and swap files; a group matches the name of the file."""
+
 # Patterns are strings, compiled at first use: a program may start that never needs them.
-SECRET_NAME_PATTERN = rf"(?:^|_)(?:{'|'.join(NAME_WORDS)})(?:_|$)|{'|'.join(NAME_PARTS)}"
+SECRET_NAME_PATTERN = (
+    rf"(?:^|_)(?:{'|'.join(NAME_WORDS)})\d*(?:_|$)|{'|'.join(NAME_PARTS)}"
+    rf"|(?:^|_)(?!(?:{'|'.join(ORDINARY_WORDS)})\d*(?:_|$))[a-z]+(?:{'|'.join(NAME_ENDS)})\d*(?:_|$)"
+)
 """Pattern of secret variable names."""
 SECRET_VALUE_PATTERN = rf"\s*(?:{'|'.join(VALUE_STARTS)})|(?s:.)*?(?:{'|'.join(VALUE_PARTS)})"
 """Pattern of secret values, matched at the start: they begin like a key or contain one."""
@@ -70,17 +83,24 @@ class SecretFiles(Struct, frozen=True):
     """Names of env files that contain no secrets."""
 
     def has(self, name: str) -> bool:
-        """Return whether a file with this name is secret: `.env`, `.env.production`, `.env~`, but not `.env.example`.
+        """Return whether a file with this name is secret: `.env`, `.env.production`, `.env2`, but not `.env.example`.
+
+        So are an editor's copies of it, such as `..env.swp` and `#.env#`.
 
         A different word means a different file: `.envrc` contains shell commands, `.environment` could be anything.
         """
-        if not self.extra_names and not name.startswith("."):  # called for each name of a tree
+        if not self.extra_names and name[:1] not in {".", "#"}:  # called for each name of a tree
             return False
         name = name.casefold()
+        copied = re.fullmatch(EDITOR_COPY_PATTERN, name)
+        return self._has(name) or (copied is not None and self._has(next(filter(None, copied.groups()))))
+
+    def _has(self, name: str) -> bool:
         if _matches(self.extra_names, name):
             return True
         rest = name.removeprefix(ENV_FILE)
-        if not name.startswith(ENV_FILE) or rest[:1].isalnum() or _matches(self.exempt_names, name):
+        is_other_word = re.match(r"\d*[a-z]", rest) if rest.isascii() else rest[:1].isalnum()
+        if not name.startswith(ENV_FILE) or is_other_word or _matches(self.exempt_names, name):
             return False
         return re.split(r"[^a-z0-9]+", rest)[-1] not in EXAMPLE_SUFFIXES
 
