@@ -116,7 +116,7 @@ async def test_case_C_04_a_list_nobody_reads(world: World) -> None:
     assert await process.wait() == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 async def test_case_A_04_an_interrupt_leaves_no_process(world: World, number: signal.Signals) -> None:
     world.script([{"call": {"name": "bash", "arguments": {"command": "echo $$ > pid; sleep 300 & sleep 300"}}}])
     process = await world.start("-p", "x")

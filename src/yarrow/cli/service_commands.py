@@ -137,7 +137,7 @@ def _load_extensions(
 
 
 def _run_until_done(doing: Coroutine[Any, Any, ExitCode]) -> ExitCode:
-    """Run a command; SIGINT, SIGHUP or SIGTERM cancels it, and it closes what it opened before this returns."""
+    """Run a command; a signal that ends processes cancels it, and it closes what it opened before this returns."""
 
     async def guarded() -> ExitCode:
         task = asyncio.ensure_future(doing)

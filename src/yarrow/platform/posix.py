@@ -32,7 +32,7 @@ class Posix(Platform):
     NONBLOCK = os.O_NONBLOCK | os.O_NOCTTY
     DIRECTORY = os.O_DIRECTORY
     KILL_SIGNAL = signal.SIGKILL
-    TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
     ULIMIT_SHELL = "/bin/sh"
     DEFAULT_EDITOR = "vi"
     HAS_TERMINAL_UI = True
