@@ -106,6 +106,20 @@ ESCAPES: dict[str, Program] = {
         shell("chmod 755 sub/.git/hooks/post-index-change"),
         Step("user", "git init -q sub; cd sub; touch a; git add a"),
     ),
+    "a bare repository that waits for the user": _of(
+        shell("mkdir -p x.git/hooks"),
+        _written("x.git/hooks/post-update", "#!/bin/sh\ntouch {root}/canary/1\n"),
+        shell("chmod 755 x.git/hooks/post-update"),
+        Step("user", "git init -q --bare x.git; git push -q ./x.git HEAD:refs/heads/new"),
+    ),
+    "settings of a bare repository that wait for the user": _of(
+        shell("mkdir x.git"),
+        Step("write", f"[core]\n{_EVIL}", "x.git/config"),
+        _START,
+        Step(
+            "user", "git init -q --bare x.git; git -C x.git config core.bare false; git -C x.git --work-tree=. status"
+        ),
+    ),
     "a worktree's settings, once the user turns them on": _of(
         shell("git worktree add -q wt -b wt"),
         _written(".git/worktrees/wt/config.worktree", f"[core]\n{_EVIL}"),

@@ -252,3 +252,11 @@ def test_a_file_tool_completes_no_git_directory_that_cannot_be_listed(open_root:
     with patch("os.listdir", side_effect=PermissionError):
         assert is_executed_by_git(open_root / "d/HEAD", open_root, [open_root])
         assert not is_executed_by_git(open_root / "e/HEAD", open_root, [open_root])
+
+
+def test_case_atk_f16_a_directory_named_as_bare_repositories_counts_unless_it_is_a_work_tree(tmp_path: Path) -> None:
+    file = tmp_path / "site.git/config/a.ts"
+    file.parent.mkdir(parents=True)
+    assert is_executed_by_git(file, tmp_path, [tmp_path])
+    (tmp_path / "site.git/.git").mkdir()
+    assert not is_executed_by_git(file, tmp_path, [tmp_path])

@@ -23,12 +23,16 @@ def has_git_name(path: Path) -> bool:
 
 
 def _affects_git_directory(real: Path) -> bool:
-    """Return whether a file would complete a git directory, or is executed or obeyed in a complete one."""
+    """Return whether a file would complete a git directory, or is executed or obeyed in one that may be completed."""
+    from yarrow.policy.sandbox.git_directories import is_named_as_bare  # only writes need it
+
     parts = real.parts
     for place, name in enumerate(map(str.casefold, parts)):
         if name not in GIT_DIRECTORY_NAMES | GIT_PROTECTED or parts[place - 1].casefold() == ".git":
             continue
-        if is_complete((*_names(Path(*parts[:place])), name)):
+        directory = Path(*parts[:place])
+        names = _names(directory)
+        if is_complete((*names, name)) or (name in GIT_PROTECTED and is_named_as_bare(directory, names)):
             return True
     return False
 

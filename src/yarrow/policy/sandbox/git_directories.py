@@ -203,9 +203,14 @@ def module_directories(repository: Path) -> Iterator[Path]:
                 names[:] = [name for name in names if name in {"modules", "worktrees"}]
 
 
+def is_named_as_bare(directory: Path, names: Sequence[str]) -> bool:
+    """Return whether a directory is named as bare repositories are, and is not a work tree of that name."""
+    return directory.name.casefold().endswith(".git") and all(name.casefold() != ".git" for name in names)
+
+
 def may_be_git_directory(directory: Path, names: Sequence[str]) -> bool:
     """Return whether git may execute something in a directory now, or once the user completes it (`git init`)."""
-    if is_complete(names) or directory.name.casefold() == ".git":
+    if is_complete(names) or directory.name.casefold() == ".git" or is_named_as_bare(directory, names):
         return True
     below = re.search(NESTED_GIT_DIRECTORY, path := str(directory), re.IGNORECASE)
     return below is not None and not re.search(NOT_GIT_DIRECTORY, f"{path[below.end() :]}/")
