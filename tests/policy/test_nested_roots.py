@@ -9,6 +9,7 @@ from sandboxed import SECRET, Corner
 
 from yarrow.cli.paths import working_directory
 from yarrow.errors import ConfigError, InvalidArgument, UsageError
+from yarrow.policy.process import LauncherError
 from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.workspace import Workspace
 from yarrow.policy.writable_symlinks import find_writable_symlink
@@ -108,7 +109,9 @@ async def test_a_place_of_credentials_is_not_shown_because_it_is_the_working_dir
 ) -> None:
     monkeypatch.setenv("HOME", str(place.home))
     keys = place.home / ".aws"
-    output, code = await of(place, Workspace.make(keys)).run(f"cat {keys}/credentials", cwd=keys)
+    with pytest.raises(LauncherError, match="No such file or directory"):
+        await of(place, Workspace.make(keys)).run(f"cat {keys}/credentials", cwd=keys)
+    output, code = await of(place, Workspace.make(keys)).run(f"cat {keys}/credentials", cwd=place.workspace.parent)
     assert SECRET not in output
     assert code
     named = of(place, Workspace.make(keys, read=[str(keys)]))
