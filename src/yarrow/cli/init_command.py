@@ -69,7 +69,7 @@ _UNTRUSTED_SETTINGS = """\
   // Thinking level of the model: off, minimal, low, medium, high, xhigh or max.
   // "thinking": "off",
 
-  // Compaction replaces old messages, for the model, by a summary when the context is nearly full; sizes are in tokens.
+  // When the context is nearly full, compaction replaces old messages with a summary. Sizes are in tokens.
   // "compaction": {"enabled": true, "reserveTokens": 2048, "keepRecentTokens": 8192, "model": ""},
 """
 _PERMISSIONS = """\
