@@ -167,7 +167,7 @@ async def test_ctrl_c_ends_a_shell_command_and_the_conversation_goes_on(world: W
         screen.send("!echo beg''un; sleep 60\r")
         await screen.until("\nbegun")
         screen.send("\x03")
-        await asks_again(screen, "aborted")
+        await asks_again(screen, "Interrupted. Changes made so far")
         screen.send("go\r")
         await asks_again(screen, "an answer")
 

@@ -139,7 +139,7 @@ async def test_a_text_while_a_command_of_the_persons_goes_on_stays_in_the_editor
         await screen.until("error: Busy. Send again")
         await screen.until(lambda _: screen.editor == ["a text"])
         screen.send("\x1b")
-        await screen.until("aborted")
+        await screen.until("Interrupted. Changes made so far")
         await screen.until("ready")
         screen.send("\r")
         await screen.until("an answer")
