@@ -587,7 +587,7 @@ async def test_a_compaction_that_the_provider_refuses_ends_as_a_run_would(world:
 
 async def test_no_inner_name_is_said(world: World, told: str) -> None:
     wrong = await world.run("--tools", "grp", "hi")
-    assert (wrong.code, wrong.err[:29]) == (2, "yarrow: tools: 'grp' is none ")
+    assert (wrong.code, wrong.err[:34]) == (2, "yarrow: tools: 'grp' is not one of")
     for _ in range(2):
         saved(world, new_id(), name="shop")
     several = await world.run("-r", "shop", "hi")

@@ -85,7 +85,9 @@ async def test_case_U_04_what_a_person_pastes_names_and_says(world: World, line:
         screen.paste(line)
         screen.send(" \r")
         await screen.until(
-            lambda _: re.search(r"Named|no session|cannot|Unknown command|no provider|Model: |another", screen.text)
+            lambda _: re.search(
+                r"Named|no session|cannot|Unknown command|unknown provider|Model: |another", screen.text
+            )
         )
         screen.send("\x03/tree\r")
         await screen.until("R rebase")

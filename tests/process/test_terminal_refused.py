@@ -24,7 +24,7 @@ async def test_what_is_typed_next_takes_the_place_of_a_refused_command(world: Wo
         await screen.until(lambda seen: seen.editor == ["x"])
         for word, keys, after in (("yyyy", "\x1b[D\x1b[Cz", ["/resume yyyyz"]), ("zzz9", "\x7f", [])):
             screen.send(f"\x15/resume {word}\r")
-            await screen.until(f"session '{word}'")
+            await screen.until(f"no session matches '{word}'")
             await screen.until(lambda seen, word=word: seen.editor == [f"/resume {word}"])
             screen.send(keys)
             await screen.until(lambda seen, after=after: seen.editor in (after, after or [""]))
