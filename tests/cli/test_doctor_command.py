@@ -181,7 +181,7 @@ async def test_no_model_is_named(world: World) -> None:
         world.configure(json.loads((world.home / ".yarrow/config.json").read_text()) | {"model": ""})
         server.pages["/v1/models"] = models("a")
         _, checks = await seen(world, WORK_KEY=KEY)
-    assert "name of a model" in checks["selected"]["seen"]
+    assert "needs a model" in checks["selected"]["seen"]
     assert "-m" in checks["selected"]["todo"]
 
 
@@ -554,8 +554,8 @@ async def test_a_rule_that_names_no_tool_is_a_warning(world: World) -> None:
     world.script([{"text": "x"}], permissions={"rules": {"Bash(rm*)": "deny", "bash(rm*)": "deny"}})
     ended = await world.run("doctor")
     assert ended.code == 0
-    assert ended.out.count("concerns nothing") == 1
-    assert "perhaps 'bash' is meant" in " ".join(ended.out.split())
+    assert ended.out.count("has no effect") == 1
+    assert "did you mean 'bash'?" in " ".join(ended.out.split())
 
 
 @pytest.mark.parametrize(

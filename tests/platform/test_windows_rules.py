@@ -28,10 +28,10 @@ from yarrow.platform.windows_paths import build_tree_kill_command, explain_inval
         ("C:\\p\\a\nb", "character"),
         ("f:x", "stream"),
         ("C:", "drive"),
-        (r"\\.\PhysicalDrive0", "past"),
-        (r"\\?\C:\p\f", "past"),
-        ("//./pipe/x", "past"),
-        (r"\??\C:\x", "past"),
+        (r"\\.\PhysicalDrive0", "bypasses"),
+        (r"\\?\C:\p\f", "bypasses"),
+        ("//./pipe/x", "bypasses"),
+        (r"\??\C:\x", "bypasses"),
     ],
 )
 def test_a_name_that_means_something_else_is_told(path: str, why: str) -> None:

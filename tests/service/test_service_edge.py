@@ -130,7 +130,7 @@ async def test_while_draining(house: House, name: str) -> None:
         assert status not in (S.INTERNAL, S.UNKNOWN, S.UNIMPLEMENTED), sentence
         if name in ("Prompt", "RunTool"):
             assert status is S.UNAVAILABLE
-            assert "ending" in sentence
+            assert "shutting down" in sentence
         assert harmless(house, sentence)
 
 

@@ -227,7 +227,7 @@ def test_a_header_cut_at_every_byte(tmp_path: Path) -> None:
         if cut == len(line) - 1:
             assert load_session(path).header.name == "x"
             continue
-        with pytest.raises(StorageError, match="line 1"):
+        with pytest.raises(StorageError, match="line 1" if cut else "is empty"):
             load_session(path)
         path.write_bytes(line[:cut] + b"\n" + encode_line(message("kept")))
         loaded = load_session(path)
