@@ -90,7 +90,7 @@ async def test_a_copy_of_a_repository_has_a_configuration_of_its_own(place: Corn
 
 @pytest.mark.parametrize(
     ("script", "told"),
-    [("git remote add o file:///x", "could not be written"), ("git config alias.x '!id'", "executes")],
+    [("git remote add o file:///x", "could not be written"), ("git config alias.x '!id'", "make git execute")],
 )
 async def test_a_change_that_cannot_be_stored_is_named(
     place: Corner, monkeypatch: pytest.MonkeyPatch, script: str, told: str

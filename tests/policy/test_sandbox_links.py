@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sandboxed import SECRET, Corner
 
-from yarrow.policy.process import Command
+from yarrow.policy.process import Command, LauncherError
 from yarrow.policy.sandbox.probe import can_bind_descriptors
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
 
@@ -80,7 +80,7 @@ async def test_a_link_put_there_before_the_launcher_binds_shows_nothing(
 
     monkeypatch.setattr(Corner, "own", swap)
     name = exchanged.relative_to(place.workspace)
-    output, code = await place.run(f"cat {name}/token {place.service}/token; touch ran")
-    assert SECRET not in output
-    assert code != 0
+    with pytest.raises(LauncherError) as refused:
+        await place.run(f"cat {name}/token {place.service}/token; touch ran")
+    assert SECRET not in str(refused.value)
     assert not (place.workspace / "ran").exists()
