@@ -6,10 +6,12 @@ import resource
 import socket
 import stat
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 
 import pytest
 from sandboxed import PYTHON, SECRET, Corner
 
+from yarrow.policy.process import LauncherError
 from yarrow.policy.sandbox import command_starter
 from yarrow.policy.sandbox.sandboxed_command import MAX_USER_PROCESSES
 
@@ -267,7 +269,9 @@ async def test_the_services_directory_is_hidden_also_in_a_workspace(place: Corne
 
 async def test_where_it_begins_opens_nothing(place: Corner) -> None:
     for where in (place.home, place.service, place.root, place.home / ".ssh"):
-        output, _ = await place.run("exec 2>&1; touch planted; cat * .*/*", cwd=where)
+        output = ""
+        with suppress(LauncherError):  # nothing runs where the directory does not exist inside
+            output, _ = await place.run("exec 2>&1; touch planted; cat * .*/*", cwd=where)
         assert SECRET not in output
         assert not (where / "planted").exists()
 

@@ -71,7 +71,9 @@ def test_a_worktree_that_cannot_be_read_stops_no_command() -> None:
             "root = Path(sys.argv[1]); scan(root, (root,), SecretFiles(), lister=start_scan(SecretFiles()))"
         )
         user = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
-        done = subprocess.run([*user, sys.executable, "-c", script, place.workspace], capture_output=True, text=True)
+        environment = {name: text for name, text in os.environ.items() if not name.startswith("COVERAGE")}
+        words = [*user, sys.executable, "-c", script, place.workspace]
+        done = subprocess.run(words, capture_output=True, text=True, env=environment)
         assert (done.stderr, done.returncode) == ("", 0)
 
 

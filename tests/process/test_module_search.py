@@ -27,7 +27,9 @@ def test_nothing_of_a_workspace_on_pythonpath_is_imported(tmp_path: Path) -> Non
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'a').write('{name} ')\n")
     package = Path(entry_point.__file__).parents[2]
     words = [sys.executable, "-c", "import sys; from yarrow.cli.entry_point import main; sys.exit(main())", "--version"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(package)))}
+    # Coverage would import modules before Yarrow starts.
+    inherited = {name: text for name, text in os.environ.items() if not name.startswith("COVERAGE")}
+    environment = {**inherited, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(package)))}
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, check=False, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert not (tmp_path / "imported").exists()

@@ -113,7 +113,7 @@ async def test_told_twice_the_service_aborts_its_runs(world: World, socket: Path
             pass
         process.send_signal(signal.SIGTERM)
         refused = await world.run("--attach", str(socket), "another")
-        assert "ending" in refused.err
+        assert "shutting down" in refused.err
         ending = asyncio.ensure_future(world.finish(client))
         while not ending.done():
             # One that follows at once counts as the same.

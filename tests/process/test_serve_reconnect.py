@@ -39,7 +39,7 @@ async def test_a_service_that_was_started_again_ends_the_run(world: World, tmp_p
     gap, end = as_json.lines[-2:]
     assert "gap" in gap
     assert end["agentEnd"]["error"]["code"] == "UNREACHABLE"
-    assert "started again" in plain.err
+    assert "the service restarted" in plain.err
 
 
 async def test_another_token_after_a_restart_is_told_and_ends_it(world: World, tmp_path: Path) -> None:

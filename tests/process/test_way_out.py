@@ -142,7 +142,10 @@ WORK = {
         "git push -q origin HEAD", "no SSH keys", "git ls-remote --heads origin", "refs/heads/main"
     ),
     "a credential helper": Work(
-        "printf 'protocol=https\nhost=host.invalid\n\n' | git credential fill", "no credentials", "true", ""
+        "printf 'protocol=https\nhost=host.invalid\n\n' | git credential fill",
+        "cannot use your credentials",
+        "true",
+        "",
     ),
     "docker": Work("./docker ps", "docker.sock is hidden from commands", "true", ""),
     "a signed commit": Work(
