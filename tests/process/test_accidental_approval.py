@@ -111,7 +111,7 @@ async def line_by_line(world: World, what: Typing) -> list[str]:
 def kept(screen: Screen) -> Counter[str]:
     """The lines of which it was said that they are no answers."""
     _, _, shown = screen.text.partition("not an answer")
-    return Counter(row.rpartition("as a message: ")[2] for row in shown.split("\n"))
+    return Counter(row.rpartition("run ends: ")[2] for row in shown.split("\n"))
 
 
 async def all_sent(server: ChatServer, texts: list[str]) -> None:
