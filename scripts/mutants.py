@@ -346,6 +346,14 @@ MUTANTS = (
     ),
     Mutant(
         "git",
+        "a setting that the user changed while a command ran is quarantined without a notice",
+        "policy/sandbox/baseline.py",
+        "if verdict.reason != EXECUTED_REASON or replaced.isdisjoint(",
+        "if True or replaced.isdisjoint(",
+        "tests/service/test_changes_meanwhile.py",
+    ),
+    Mutant(
+        "git",
         "what a command changed of the user's is not put back",
         "policy/sandbox/cleanup_journal.py",
         " and verdict.saved is not None:",

@@ -19,7 +19,7 @@ from yarrow.message import ToolCall
 from yarrow.policy.executed_paths import FileState, NestedFiles, changed_paths, is_executed, snapshot
 from yarrow.policy.permission.path_rules import ToolKind
 from yarrow.tool.access import Access
-from yarrow.tool.base import Done, Progress, Result, ToolContext
+from yarrow.tool.base import CommandEffects, Done, Progress, Result, ToolContext
 from yarrow.tool.paths import format_path, locate, quote_path
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ MAX_DIRECTORIES = 2_000
 
 
 RETURNING = "This run committed or staged directories that git treats as repositories and whose settings it runs"
+QUARANTINED = "These files were changed outside the sandbox while a command ran, and quarantined"
+RESTORE = "If you made a change, run `yarrow sandbox quarantine restore N`."
 UNCHECKED = "This run changed repositories that could not be checked for settings git executes"
 
 
@@ -63,10 +65,8 @@ class _Look(Struct, frozen=True):
         states = snapshot(roots, programs.files, programs.directories)
         if not nested:
             return cls(states)
-        from yarrow.policy.sandbox.directory_scan import (
-            executed_entries,
-            scan_executed,
-        )  # needed without a sandbox only
+        # Imported here because a sandbox does the same.
+        from yarrow.policy.sandbox.directory_scan import executed_entries, scan_executed
 
         entries = tuple(executed_entries(roots, scan_executed(roots, MAX_DIRECTORIES)))
         return cls(states, entries, NestedFiles.snapshot(entries))
@@ -82,6 +82,8 @@ class ExecutedFiles:
 
     def __init__(self) -> None:
         self._files: dict[str, None] = {}
+        self._replaced: list[str] = []
+        """Quarantined files that were changed outside the sandbox while a command ran."""
         self._repositories: WorkspaceRepositories | None = None
         """The repositories before the first call."""
         self._steps: dict[Path, tuple[str, ...]] = {}
@@ -117,8 +119,8 @@ class ExecutedFiles:
                 self._add([str(real) for real in [_real(path, context)] if _is_executed(real, roots)], context)
 
     def reporting(self, context: ToolContext) -> ToolContext:
-        """Return the context in which sandboxed commands report the executed files that they changed."""
-        return replace(context, report_executed=partial(self._add, context=context))
+        """Return the context in which sandboxed commands report their effects."""
+        return replace(context, report_effects=partial(self._add_effects, context=context))
 
     async def notices(self, context: ToolContext) -> list[Notice]:
         """Return the notices for the end of the run."""
@@ -129,6 +131,7 @@ class ExecutedFiles:
             *_noted("EXECUTED_FILES", "This run changed files that other tools execute", executed),
             *_noted("RETURNING_REPOSITORIES", RETURNING, left.places),
             *_noted("UNCHECKED_REPOSITORIES", UNCHECKED, left.unchecked),
+            *_noted("QUARANTINED_FILES", QUARANTINED, self._replaced, advice=RESTORE),
         ]
 
     def _left(self, context: ToolContext) -> "_Left":
@@ -148,15 +151,21 @@ class ExecutedFiles:
             [quote_path(text) for text in found.unchecked],
         )
 
+    def _add_effects(self, effects: CommandEffects, context: ToolContext) -> None:
+        self._add(effects.executed, context)
+        for entry in effects.replaced[: MOST_FILES - len(self._replaced)]:
+            where = str(entry.number) if entry.number else f"now {quote_path(entry.item.name)}"
+            self._replaced.append(f"{format_path(entry.path, context.cwd)} ({where})")
+
     def _add(self, paths: Sequence[str], context: ToolContext) -> None:
         for path in paths:
             if len(self._files) < MOST_FILES:
                 self._files[format_path(Path(path), context.cwd)] = None
 
 
-def _noted(code: str, text: str, names: Sequence[str]) -> list[Notice]:
+def _noted(code: str, text: str, names: Sequence[str], *, advice: str = "Review them.") -> list[Notice]:
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return [Notice(code, f"{text}: {', '.join(names[:NAMED])}{more}. Review them.")] if names else []
+    return [Notice(code, f"{text}: {', '.join(names[:NAMED])}{more}. {advice}")] if names else []
 
 
 def _look_at_git(roots: list[Path]) -> "tuple[WorkspaceRepositories, dict[Path, tuple[str, ...]]]":

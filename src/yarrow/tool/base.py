@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
@@ -11,6 +11,9 @@ from yarrow.message import Image
 from yarrow.policy.environment import ProviderKeys
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 from yarrow.policy.workspace import Workspace
+
+if TYPE_CHECKING:
+    from yarrow.policy.sandbox.quarantine import QuarantineEntry
 
 
 class OutputFilter(Protocol):
@@ -37,8 +40,17 @@ class PassThrough:
         return b""
 
 
-def _ignore(paths: Sequence[str]) -> None:
-    """Ignore the paths."""
+class CommandEffects(Struct, frozen=True):
+    """Effects of a sandboxed command that a notice at the end of the run reports."""
+
+    executed: Sequence[str] = ()
+    """Files that other tools execute and that the command created or changed."""
+    replaced: "Sequence[QuarantineEntry]" = ()
+    """Quarantined files that were changed outside the sandbox meanwhile, perhaps by the user."""
+
+
+def _ignore(effects: CommandEffects) -> None:
+    """Ignore the effects."""
 
 
 class ToolContext(Struct, frozen=True):
@@ -57,8 +69,8 @@ class ToolContext(Struct, frozen=True):
     """Real directory in which the user allowed the command to run outside the sandbox; None for all other calls."""
     keys: ProviderKeys = ProviderKeys()
     """API keys of providers, which are withheld from all commands."""
-    report_executed: Callable[[Sequence[str]], None] = _ignore
-    """Accepts the paths of files that other tools execute and that a sandboxed command changed."""
+    report_effects: Callable[[CommandEffects], None] = _ignore
+    """Accepts the effects of each sandboxed command."""
     dry_run: bool = False
     """True if nothing may be changed and no process started; set by the registry."""
 

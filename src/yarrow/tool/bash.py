@@ -19,7 +19,7 @@ from yarrow.policy.process import Command, Exit, LauncherError, run
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 from yarrow.policy.temp_dir import fallback_directory
 from yarrow.tool.access import Access
-from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
+from yarrow.tool.base import CommandEffects, Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.paths import describe_os_error, locate, quote_path
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ class Bash:
             result = ToolFailed(_describe_start_error(error, arguments.command))
         finally:
             capture.close()
-            if changed := [path for boxed in used for path in boxed.changed_executed]:
-                context.report_executed(changed)
+            for boxed in used:
+                context.report_effects(CommandEffects(boxed.changed_executed, boxed.replaced))
         if text := deltas.flush():
             yield Progress(text)
         yield result

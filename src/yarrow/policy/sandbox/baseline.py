@@ -39,6 +39,8 @@ MAX_SAVED_FILE_BYTES = 65_536
 MAX_SAVED_BYTES = 1_048_576
 """Maximum bytes saved per workspace; further files are not saved."""
 EXECUTED_REASON = "git would execute or obey it"
+REPLACED_REASON = f"it was changed outside the sandbox after the command started, and {EXECUTED_REASON}"
+"""Reason if the change started outside; from then on the command could change the file too."""
 UNLISTED_REASON = "it cannot be listed, and git may execute what is in it"
 TOO_LONG_REASON = "its path is too long to check, and git may execute what is in it"
 COMPLETES_REASON = "it makes a git directory whose settings git would obey"
@@ -162,7 +164,8 @@ def rescan(before: Baseline, lister: ListDirectory | None = None) -> GitScan:
 
 def find_planted(before: Baseline, found: GitScan) -> list[Finding]:
     """Return what to quarantine after a command, or after a service was killed, given the scan result."""
-    before = replace(before, protected=_still_protected(before))
+    protected = _still_protected(before)
+    replaced, before = before.protected - protected, replace(before, protected=protected)
     verdicts: dict[Path, Finding] = {}
     for directory, names in found.git_names.items():
         for verdict in _findings_or_error(directory, names, before, pointers=found.linked.get(directory, ())):
@@ -171,7 +174,14 @@ def find_planted(before: Baseline, found: GitScan) -> list[Finding]:
         if is_owned_by_user(part.path):
             reason = TOO_LONG_REASON if is_too_long(str(part.path)) else UNLISTED_REASON
             verdicts.setdefault(part.path, Finding(part.path, reason))
-    return list(verdicts.values())
+    return [_explained(verdict, replaced) for verdict in verdicts.values()]
+
+
+def _explained(verdict: Finding, replaced: frozenset[Path]) -> Finding:
+    """Return a finding that says so if its path, or a parent directory, was replaced outside the sandbox."""
+    if verdict.reason != EXECUTED_REASON or replaced.isdisjoint((verdict.path, *verdict.path.parents)):
+        return verdict
+    return replace(verdict, reason=REPLACED_REASON)
 
 
 def find_new_repositories(before: Baseline, found: GitScan) -> Iterator[Path]:

@@ -14,7 +14,7 @@ from yarrow.policy.environment import with_git_settings
 from yarrow.policy.executed_paths import NestedFiles
 from yarrow.policy.process import Command
 from yarrow.policy.sandbox import command_starter, seccomp, session_home, unscanned_regions
-from yarrow.policy.sandbox.baseline import Baseline, register_running, take_baseline
+from yarrow.policy.sandbox.baseline import REPLACED_REASON, Baseline, register_running, take_baseline
 from yarrow.policy.sandbox.bwrap_args import WorkspaceMounts, build_arguments, wrap_launcher
 from yarrow.policy.sandbox.cache_mounts import plan_cache_mounts
 from yarrow.policy.sandbox.cleanup_journal import JournalEntry, JournalState, Leftovers, journal_state, other_baselines
@@ -86,6 +86,8 @@ class SandboxedCommand:
     """Files that the command moved out of the workspace; set once it is over."""
     changed_executed: Sequence[str] = ()
     """Files that other tools execute and that the command created or changed; set once it is over."""
+    replaced: Sequence[QuarantineEntry] = ()
+    """Quarantined files that were changed outside the sandbox meanwhile; set once it is over."""
 
     def __init__(self, spec: SandboxSpec, command: Command) -> None:
         """Prepare the sandbox. Raises OSError."""
@@ -174,6 +176,7 @@ class SandboxedCommand:
         self.is_over = True
         roots, after = self.restrictions.spec.writable, ScanRecord()
         taken = self._leftovers.quarantine(self._quarantine, after)
+        self.replaced = [entry for entry in taken if entry.reason == REPLACED_REASON]
         missing = missing_files(roots, self._scan, after)
         self.moved = self._files.copy_moved(self._quarantine, missing, [entry.path for entry in taken])
         self.changed_executed = self._executed.changed_paths(executed_entries(roots, after.executed))
