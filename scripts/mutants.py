@@ -8,6 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from policy_mutants import POLICY_MUTANTS
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -536,6 +538,7 @@ MUTANTS = (
         "return is_complete(lowercase) or False and any(",
         "tests/policy/test_git_returns.py::test_the_rest_may_come_in_another_run",
     ),
+    *(Mutant(*row) for row in POLICY_MUTANTS),
 )
 
 
