@@ -54,7 +54,7 @@ class _Look(Struct, frozen=True):
     """Executed files at one moment."""
 
     states: Mapping[str, FileState]
-    """Files at the top of the workspace, and files named by the git configuration."""
+    """Files at the top of the workspace, unless the sandbox compares them, and files named by the git configuration."""
     entries: Sequence[str] = ()
     """Paths in all directories whose names match `EXECUTED_NAMES`; empty if the sandbox compares them."""
     nested: NestedFiles | None = None
@@ -104,7 +104,8 @@ class ExecutedFiles:
             programs = self._programs = await asyncio.to_thread(_named_programs, self._repositories, roots)
         is_watched = context.sandbox is not None and access.sandboxed and not asks_outside(call)
         nested = access.kind is ToolKind.SHELL and not is_watched
-        look = partial(_Look.take, roots, programs, nested=nested)
+        # The sandbox compares all directories, the roots included.
+        look = partial(_Look.take, [] if is_watched else roots, programs, nested=nested)
         before = await asyncio.to_thread(look)
         result: Progress | Result | None = None
         try:

@@ -45,9 +45,10 @@ MAX_NESTED_ENTRIES = 500
 
 FileState: TypeAlias = tuple[int, int, int, int]
 _ROWS = tuple(tuple(PurePath(row).parts) for row in EXECUTED_PATHS)
-_ROWS_BY_NAME: dict[str, list[str]] = {}
+_ROWS_BY_NAME: dict[str, list[tuple[str, str]]] = {}
 for _row in EXECUTED_PATHS:
-    _ROWS_BY_NAME.setdefault(_row.partition("/")[0].casefold(), []).append(_row)
+    _first, _slash, _rest = _row.partition("/")
+    _ROWS_BY_NAME.setdefault(_first.casefold(), []).append((_row, _slash + _rest))
 EXECUTED_NAMES = frozenset(_ROWS_BY_NAME)
 """Lowercase first components of `EXECUTED_PATHS`."""
 
@@ -67,7 +68,10 @@ def snapshot(
     roots: Iterable[Path], files: Iterable[Path] = (), directories: Iterable[Path] = ()
 ) -> dict[str, FileState]:
     """Return the states of `EXECUTED_PATHS` below each root, of other files, and of files in other directories."""
-    found = {path: state for root in dict.fromkeys(roots) for path, state in _states_in(str(root))}
+    found: dict[str, FileState] = {}
+    for root in dict.fromkeys(roots):
+        for row in EXECUTED_PATHS:
+            _add_states(f"{root}/{row}", row, found)
     for directory in map(str, directories):
         found.update(_states_below(directory, directory))
     for file in map(str, files):
@@ -97,34 +101,31 @@ class NestedFiles(Struct, frozen=True):
         """Record the files before a command; `entries` are the paths whose names match `EXECUTED_NAMES`."""
         found = tuple(entries)
         compared = found[:MAX_NESTED_ENTRIES]
-        return cls(frozenset(found), compared, dict(_nested_states(compared)))
+        return cls(frozenset(found), compared, _nested_states(compared))
 
     def changed_paths(self, entries: Iterable[str]) -> list[str]:
         """Return the paths that a command created or changed; `entries` are the paths after it."""
         new = (path for path in entries if path not in self.entries)
-        after = dict(_nested_states((*self.compared, *islice(new, MAX_NESTED_ENTRIES))))
-        return changed_paths(self.states, after)
+        return changed_paths(self.states, _nested_states((*self.compared, *islice(new, MAX_NESTED_ENTRIES))))
 
 
-def _nested_states(entries: Iterable[str]) -> Iterator[tuple[str, FileState]]:
+def _nested_states(entries: Iterable[str]) -> dict[str, FileState]:
+    found: dict[str, FileState] = {}
     for path in entries:
-        for row in _ROWS_BY_NAME[path.rpartition("/")[2].casefold()]:
-            below = row.partition("/")[2]
-            yield from _states_at(f"{path}/{below}" if below else path, row)
+        for row, below in _ROWS_BY_NAME[path[path.rfind("/") + 1 :].casefold()]:
+            _add_states(path + below, row, found)
+    return found
 
 
-def _states_in(root: str) -> Iterator[tuple[str, FileState]]:
-    for row in EXECUTED_PATHS:
-        yield from _states_at(f"{root}/{row}", row)
-
-
-def _states_at(path: str, row: str) -> Iterator[tuple[str, FileState]]:
-    with suppress(OSError, ValueError):
+def _add_states(path: str, row: str, found: dict[str, FileState]) -> None:
+    try:
         status = os.lstat(path)
-        if stat.S_ISDIR(status.st_mode):
-            yield from _states_below(path, row)
-        else:
-            yield path, _state(status)
+    except (OSError, ValueError):
+        return
+    if stat.S_ISDIR(status.st_mode):
+        found.update(_states_below(path, row))
+    else:
+        found[path] = _state(status)
 
 
 def _states_below(directory: str, row: str) -> Iterator[tuple[str, FileState]]:
