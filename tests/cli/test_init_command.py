@@ -92,6 +92,8 @@ async def test_a_second_time_changes_nothing(world: World) -> None:
     ended = await run(world)
     assert ended.code == 0
     assert ended.out.count("Kept ") == 2
+    assert "Next: " not in ended.out
+    assert "Nothing to create" in ended.out
     assert files(world.project) == before
 
 
@@ -170,6 +172,7 @@ async def test_in_the_home_directory_it_is_the_users_own(world: World) -> None:
     assert (loaded(world).settings, loaded(world).notices) == (Settings(), ())
     again = await run(world, cwd=world.home)
     assert (again.code, "Kept " in again.out) == (0, True)
+    assert "Nothing to create" in again.out
 
 
 async def test_the_users_directory_is_where_it_is_said_to_be(world: World, tmp_path: Path) -> None:

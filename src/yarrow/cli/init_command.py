@@ -17,6 +17,7 @@ from yarrow.session.disk import describe_os_error
 
 AGENTS_ALTERNATIVES = ("CLAUDE.md", "GEMINI.md")
 """Files that are read only if there is no AGENTS.md, so that creating one would hide them."""
+_NOTHING_TO_CREATE = "\nNothing to create. Edit these files, then check the setup with yarrow doctor."
 
 
 def run_init(words: Sequence[str]) -> int:
@@ -27,34 +28,37 @@ def run_init(words: Sequence[str]) -> int:
     settings, users = directory / DIRECTORY_NAME / FILE_NAME, get_user_file(home, os.environ)
     if _is_same_file(directory, home) or _is_same_file(settings, users):
         return _init_user(users)
-    _create_and_report(settings, PROJECT_SETTINGS, "all defaults, commented out")
-    guide = _init_agents(directory)
-    return _print_line(f"\nNext: 1. edit {guide} 2. yarrow doctor 3. yarrow")
+    has_new_settings = _create_and_report(settings, PROJECT_SETTINGS, "all defaults, commented out")
+    guide, is_new_guide = _init_agents(directory)
+    steps = f"1. edit {guide} 2. yarrow doctor 3. yarrow"
+    return _print_line(f"\nNext: {steps}" if has_new_settings or is_new_guide else _NOTHING_TO_CREATE)
 
 
 def _init_user(users: Path) -> int:
     _print_line("These settings apply to all your projects. For a single project, run `yarrow init` in its directory.")
     # Users who keep such directories elsewhere have replaced this one by a symlink.
     path = Path(real_path(users.parent)) / users.name
-    _create_and_report(path, USER_SETTINGS, "all defaults, commented out", private=True)
-    return _print_line("\nNext: 1. set a provider and a model 2. yarrow doctor 3. yarrow")
+    is_new = _create_and_report(path, USER_SETTINGS, "all defaults, commented out", private=True)
+    steps = "1. set a provider and a model 2. yarrow doctor 3. yarrow"
+    return _print_line(f"\nNext: {steps}" if is_new else _NOTHING_TO_CREATE)
 
 
-def _init_agents(directory: Path) -> str:
+def _init_agents(directory: Path) -> tuple[str, bool]:
+    """Create AGENTS.md unless it or an alternative exists; return the name of the file to edit, and if it is new."""
     path = directory / "AGENTS.md"
     instead = next((name for name in AGENTS_ALTERNATIVES if (directory / name).exists()), "")
     if instead and not os.path.lexists(path):
         _print_line(f"Skipped {path.name} ({instead} would no longer be read)")
-        return instead
-    _create_and_report(path, AGENTS, "template")
-    return path.name
+        return instead, False
+    return path.name, _create_and_report(path, AGENTS, "template")
 
 
-def _create_and_report(path: Path, text: str, what: str, *, private: bool = False) -> None:
+def _create_and_report(path: Path, text: str, what: str, *, private: bool = False) -> bool:
     is_new = create_file(path, text, private=private)
     here = Path.cwd()
     shown = path.relative_to(here) if path.is_relative_to(here) else path
     _print_line(f"Created {shown} ({what})" if is_new else f"Kept {shown} (already exists)")
+    return is_new
 
 
 def _is_same_file(one: Path, other: Path) -> bool:
