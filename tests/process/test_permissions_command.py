@@ -37,13 +37,13 @@ async def test_it_is_listed_and_revoked(world: World) -> None:
     revoked = await world.run(COMMAND, "revoke", "1")
     assert (revoked.code, revoked.out) == (0, "Revoked bash: make test (in /p, outside the sandbox)\n")
     assert revoked.err == (
-        "yarrow: any other running Yarrow still allows the call until it restarts; use /permissions there to revoke it "
-        "now\n"
+        "yarrow: other running Yarrow processes still allow the call until they restart; to revoke it there now, type "
+        "/permissions revoke N\n"
     )
     assert stored(world) == [odd]
     assert (await world.run(COMMAND, "revoke", "1", "--json")).lines == [{"revoked": odd}]
     assert stored(world) == []
-    assert (await world.run(COMMAND)).out == "No calls are allowed beyond what the mode and the rules allow.\n"
+    assert (await world.run(COMMAND)).out == 'No allowed calls. Answer a question with "always" to add one.\n'
     assert (await world.run(COMMAND, "--json")).out == ""
 
 

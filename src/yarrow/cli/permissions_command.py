@@ -13,8 +13,8 @@ from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 
 _RESTART_NOTICE = (
-    "yarrow: any other running Yarrow still allows the call until it restarts; use /permissions there to revoke it "
-    "now\n"
+    "yarrow: other running Yarrow processes still allow the call until they restart; to revoke it there now, type "
+    "/permissions revoke N\n"
 )
 
 

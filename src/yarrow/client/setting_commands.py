@@ -115,7 +115,7 @@ MAX_CALL_CHARACTERS = 200
 """Maximum characters of a call in the list; the rest is truncated."""
 MAX_DIGITS = 9
 """Maximum digits of a number in the list."""
-NO_CALLS = "No calls are allowed beyond what the mode and the rules allow."
+NO_CALLS = 'No allowed calls. Answer a question with "always" to add one.'
 
 
 async def list_or_revoke(stub: Stub, words: Sequence[str], *, session_id: str = "") -> str:
@@ -144,7 +144,7 @@ async def revoke(stub: Stub, number: str, *, session_id: str = "") -> pb.Allowed
     calls = (await stub.ListPermissions(pb.ListPermissionsRequest(session_id=session_id))).calls
     is_number = number.isascii() and number.isdigit() and len(number) <= MAX_DIGITS
     if not (is_number and 1 <= int(number) <= len(calls)):
-        there = f"list shows 1 to {len(calls)}" if calls else "no call is allowed"
+        there = f"list shows 1 to {len(calls)}" if calls else "there are none"
         raise CommandError(f"{reveal(number[:MAX_CALL_CHARACTERS])!r} is not the number of an allowed call: {there}")
     call = calls[int(number) - 1]
     await stub.RevokePermission(pb.RevokePermissionRequest(session_id=session_id, call=call))
