@@ -42,17 +42,17 @@ A refused call ends with
 - a gRPC status and one sentence with the value and what to do;
 - in `grpc-status-details-bin`, a `google.rpc.Status` with `google.rpc.ErrorInfo`: the domain `{DOMAIN}`, a reason of
   the table, and for INVALID_ARGUMENT the `field` in its metadata;
-- if waiting helps, `google.rpc.RetryInfo` as well.
+- if waiting helps, `google.rpc.RetryInfo` with the delay of the table, or the one that the provider asked for.
 
-The same reasons are the `code` of an [`Error`](#error), with which a run or a message ends after it started.
+A run or a message that fails after it started ends with an [`Error`](#error), whose `code` is one of the same reasons.
 
-| reason | status | retry after | meaning |
+| reason | status | retry after | cause |
 |---|---|---|---|
 """
 MEANINGS: dict[Code, str] = {
-    Code.USAGE: "A value of the service's own command line or environment is wrong.",
-    Code.CONFIG: "A setting is wrong or unsuitable, or the working directory was replaced.",
-    Code.INVALID_ARGUMENT: "A field of the request is wrong.",
+    Code.USAGE: "The service was started with an invalid flag, argument or variable.",
+    Code.CONFIG: "A setting is invalid, or the working directory was replaced.",
+    Code.INVALID_ARGUMENT: "A field of the request is invalid; the metadata names it.",
     Code.SESSION_UNKNOWN: "The session does not exist.",
     Code.SESSION_NOT_ACTIVE: "The session is saved but not in memory; GetState loads it.",
     Code.MODEL_UNKNOWN: "The provider does not have the model.",
@@ -63,8 +63,8 @@ MEANINGS: dict[Code, str] = {
     Code.NOTHING_TO_COMPACT: "A compaction would not make the context smaller.",
     Code.TOO_LARGE: "A value exceeds its maximum size.",
     Code.TOO_MANY: "A limit of the service was reached.",
-    Code.DRAINING: "The service is shutting down.",
-    Code.STORAGE: "Reading or writing the disk failed.",
+    Code.DRAINING: "The service is shutting down; retry once it has restarted.",
+    Code.STORAGE: "Reading from or writing to the disk failed.",
     Code.INTERNAL: "A bug in Yarrow; the message contains an id that is also in the log.",
     Code.OVERLOADED: "The provider is overloaded.",
     Code.RATE_LIMIT: "The provider received too many requests; it may report when to retry.",
@@ -73,7 +73,7 @@ MEANINGS: dict[Code, str] = {
     Code.CONTEXT_OVERFLOW: "The conversation exceeds the model's context window.",
     Code.INVALID_REQUEST: "The provider rejected the request.",
     Code.AUTH: "The provider rejected the API key, or no key is set.",
-    Code.NOT_FOUND: "The provider does not have the requested item, or the permission request does not exist.",
+    Code.NOT_FOUND: "The provider does not know the requested item, or the permission request does not exist.",
     Code.REQUEST_TOO_LARGE: "The request exceeds the provider's maximum size.",
     Code.UNSUPPORTED_PARAMETER: "The model does not support a parameter.",
     Code.UNSUPPORTED_FEATURE: "The model does not support the feature.",
@@ -82,9 +82,9 @@ MEANINGS: dict[Code, str] = {
     Code.MALFORMED_RESPONSE: "The provider's answer violates its format.",
     Code.MALFORMED_TOOL_CALL: "The provider could not parse a tool call of its model.",
     Code.UNREACHABLE: "The provider is unreachable.",
-    Code.PROVIDER_SETUP: "A requirement of the provider is not installed or not configured.",
+    Code.PROVIDER_SETUP: "The provider needs something that is not installed or not configured.",
     Code.EMPTY_RESPONSE: "The model returned nothing.",
-    Code.OUTPUT_LIMIT: "The answer was truncated at the model's maximum of tokens.",
+    Code.OUTPUT_LIMIT: "The answer was truncated at its maximum of tokens.",
     Code.CONTENT_FILTER: "The provider withheld the answer.",
     Code.ABORTED: "The run was aborted.",
     Code.COMPACTION_INEFFECTIVE: "Compacting did not make the context smaller.",
@@ -164,7 +164,7 @@ def _service(source: Source, service: ServiceDescriptorProto) -> Iterator[str]:
 def _message(source: Source, message: DescriptorProto, number: int) -> Iterator[str]:
     yield f"### {message.name}\n\n{source.paragraphs(MESSAGE, number)}\n"
     if message.field:
-        yield "| field | type | number | |\n|---|---|---|---|"
+        yield "| field | type | number | meaning |\n|---|---|---|---|"
     for index, field in enumerate(message.field):
         choice = field.HasField("oneof_index") and not field.proto3_optional
         one_of = f"one of `{message.oneof_decl[field.oneof_index].name}`: " if choice else ""
@@ -175,7 +175,7 @@ def _message(source: Source, message: DescriptorProto, number: int) -> Iterator[
 
 
 def _enum(source: Source, enum: EnumDescriptorProto, number: int) -> Iterator[str]:
-    yield f"### {enum.name}\n\n{source.paragraphs(ENUM, number)}\n\n| value | number | |\n|---|---|---|"
+    yield f"### {enum.name}\n\n{source.paragraphs(ENUM, number)}\n\n| value | number | meaning |\n|---|---|---|"
     for index, value in enumerate(enum.value):
         yield f"| `{value.name}` | {value.number} | {source.sentence(ENUM, number, VALUE, index)} |"
     yield ""

@@ -305,28 +305,28 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def BranchSession(self, request, context):
-        """Makes a child session with the history up to a message. Lookup: load-on-demand.
+        """Creates a child session with the history up to a message. Lookup: load-on-demand.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ForkSession(self, request, context):
-        """Makes a detached copy with the whole history and no parent link. Lookup: load-on-demand.
+        """Creates a detached copy with the whole history and no parent link. Lookup: load-on-demand.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RebaseSession(self, request, context):
-        """Makes a new session of chosen messages; a call and its results are chosen together. Lookup: load-on-demand.
+        """Creates a session from selected messages; a call and its results are selected together. Lookup: load-on-demand.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def MergeSession(self, request, context):
-        """Brings another session into this one by a synthesis turn that the model writes. Lookup: load-on-demand.
+        """Merges another session into this one with a synthesis turn that the model writes. Lookup: load-on-demand.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -94,13 +94,13 @@ class AgentServiceStub:
     load-on-demand.
     """
     BranchSession: _grpc.UnaryUnaryMultiCallable[_agent_pb2.BranchSessionRequest, _agent_pb2.BranchSessionResponse]
-    """Makes a child session with the history up to a message. Lookup: load-on-demand."""
+    """Creates a child session with the history up to a message. Lookup: load-on-demand."""
     ForkSession: _grpc.UnaryUnaryMultiCallable[_agent_pb2.ForkSessionRequest, _agent_pb2.ForkSessionResponse]
-    """Makes a detached copy with the whole history and no parent link. Lookup: load-on-demand."""
+    """Creates a detached copy with the whole history and no parent link. Lookup: load-on-demand."""
     RebaseSession: _grpc.UnaryUnaryMultiCallable[_agent_pb2.RebaseSessionRequest, _agent_pb2.RebaseSessionResponse]
-    """Makes a new session of chosen messages; a call and its results are chosen together. Lookup: load-on-demand."""
+    """Creates a session from selected messages; a call and its results are selected together. Lookup: load-on-demand."""
     MergeSession: _grpc.UnaryUnaryMultiCallable[_agent_pb2.MergeSessionRequest, _agent_pb2.MergeSessionResponse]
-    """Brings another session into this one by a synthesis turn that the model writes. Lookup: load-on-demand."""
+    """Merges another session into this one with a synthesis turn that the model writes. Lookup: load-on-demand."""
     ListSessions: _grpc.UnaryUnaryMultiCallable[_agent_pb2.ListSessionsRequest, _agent_pb2.ListSessionsResponse]
     """Lists saved sessions, newest first."""
     DeleteSession: _grpc.UnaryUnaryMultiCallable[_agent_pb2.DeleteSessionRequest, _agent_pb2.DeleteSessionResponse]
@@ -188,13 +188,13 @@ class AgentServiceAsyncStub(AgentServiceStub):
     load-on-demand.
     """
     BranchSession: _aio.UnaryUnaryMultiCallable[_agent_pb2.BranchSessionRequest, _agent_pb2.BranchSessionResponse]  # type: ignore[assignment]
-    """Makes a child session with the history up to a message. Lookup: load-on-demand."""
+    """Creates a child session with the history up to a message. Lookup: load-on-demand."""
     ForkSession: _aio.UnaryUnaryMultiCallable[_agent_pb2.ForkSessionRequest, _agent_pb2.ForkSessionResponse]  # type: ignore[assignment]
-    """Makes a detached copy with the whole history and no parent link. Lookup: load-on-demand."""
+    """Creates a detached copy with the whole history and no parent link. Lookup: load-on-demand."""
     RebaseSession: _aio.UnaryUnaryMultiCallable[_agent_pb2.RebaseSessionRequest, _agent_pb2.RebaseSessionResponse]  # type: ignore[assignment]
-    """Makes a new session of chosen messages; a call and its results are chosen together. Lookup: load-on-demand."""
+    """Creates a session from selected messages; a call and its results are selected together. Lookup: load-on-demand."""
     MergeSession: _aio.UnaryUnaryMultiCallable[_agent_pb2.MergeSessionRequest, _agent_pb2.MergeSessionResponse]  # type: ignore[assignment]
-    """Brings another session into this one by a synthesis turn that the model writes. Lookup: load-on-demand."""
+    """Merges another session into this one with a synthesis turn that the model writes. Lookup: load-on-demand."""
     ListSessions: _aio.UnaryUnaryMultiCallable[_agent_pb2.ListSessionsRequest, _agent_pb2.ListSessionsResponse]  # type: ignore[assignment]
     """Lists saved sessions, newest first."""
     DeleteSession: _aio.UnaryUnaryMultiCallable[_agent_pb2.DeleteSessionRequest, _agent_pb2.DeleteSessionResponse]  # type: ignore[assignment]
@@ -369,7 +369,7 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.BranchSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.BranchSessionResponse, _abc.Awaitable[_agent_pb2.BranchSessionResponse]]:
-        """Makes a child session with the history up to a message. Lookup: load-on-demand."""
+        """Creates a child session with the history up to a message. Lookup: load-on-demand."""
 
     @_abc_1.abstractmethod
     def ForkSession(
@@ -377,7 +377,7 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.ForkSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.ForkSessionResponse, _abc.Awaitable[_agent_pb2.ForkSessionResponse]]:
-        """Makes a detached copy with the whole history and no parent link. Lookup: load-on-demand."""
+        """Creates a detached copy with the whole history and no parent link. Lookup: load-on-demand."""
 
     @_abc_1.abstractmethod
     def RebaseSession(
@@ -385,7 +385,7 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.RebaseSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.RebaseSessionResponse, _abc.Awaitable[_agent_pb2.RebaseSessionResponse]]:
-        """Makes a new session of chosen messages; a call and its results are chosen together. Lookup: load-on-demand."""
+        """Creates a session from selected messages; a call and its results are selected together. Lookup: load-on-demand."""
 
     @_abc_1.abstractmethod
     def MergeSession(
@@ -393,7 +393,7 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.MergeSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.MergeSessionResponse, _abc.Awaitable[_agent_pb2.MergeSessionResponse]]:
-        """Brings another session into this one by a synthesis turn that the model writes. Lookup: load-on-demand."""
+        """Merges another session into this one with a synthesis turn that the model writes. Lookup: load-on-demand."""
 
     @_abc_1.abstractmethod
     def ListSessions(
