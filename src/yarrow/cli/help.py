@@ -17,13 +17,13 @@ _WORD_HELP = {
         "files": "list the files that settings are read from",
     },
     "trust": {
-        "grant": "trust this file as it is now (shown first if no subcommand is given)",
-        "revoke": "stop trusting the file",
+        "grant": "trust this project's file as it is now",
+        "revoke": "stop trusting this project's file",
         "list": "list all trusted files",
     },
     "permissions": {
-        "list": "list the calls with their numbers, and the file that stores them",
-        "revoke N": "stop allowing a call; Yarrow asks again",
+        "list": "list the calls that are always allowed, with their numbers",
+        "revoke N": "stop allowing call N; Yarrow asks about it again",
     },
     "sandbox": {
         "quarantine list": "list the files with their numbers and the reason",
@@ -41,7 +41,7 @@ Usage: yarrow [FLAGS] PROMPT... [@FILE...]
        yarrow COMMAND [FLAGS]
 
 A coding agent that answers a prompt by running tools in this directory.
-Shell commands run in a sandbox if bubblewrap is installed; otherwise Yarrow asks first (docs/sandbox.md).
+Shell commands run in a sandbox if bubblewrap is installed; otherwise Yarrow asks first (see yarrow doctor).
 
   yarrow "why does the build fail?"
   yarrow explain @src/main.py

@@ -50,7 +50,10 @@ def check_tools(environment: Mapping[str, str]) -> list[Check]:
 
 def _check_sandbox(environment: Mapping[str, str]) -> list[Check]:
     if why := unavailable_reason():
-        installed = "allow user namespaces and a fresh /proc (docs/sandbox.md#containers); "
+        installed = (
+            "allow user namespaces and a fresh /proc (in Docker or Podman: --security-opt seccomp=unconfined and "
+            "--security-opt systempaths=unconfined); "
+        )
         missing = "install bubblewrap; "
         install = "" if system.NO_SANDBOX_REASON else missing if find_bwrap() is None else installed
         todo = f"{install}without it, Yarrow asks before each shell command, which then runs with your rights"
