@@ -8,6 +8,9 @@ import pytest
 from msgspec.structs import replace
 from sandboxed import Corner
 
+from yarrow.cli import bootstrap
+from yarrow.config.settings import Settings
+from yarrow.policy.home_startup_files import find_linked_startup_files
 from yarrow.policy.startup_files import find_startup_files, protectable_files
 from yarrow.policy.workspace import Refused, Workspace
 
@@ -186,3 +189,44 @@ def test_no_directory_is_protected_that_is_a_workspace_or_contains_one(tmp_path:
     assert protectable_files(files, [root / "a/b"]) == (root / "a/key.py",)
     (root / "a/.git").mkdir()
     assert find_startup_files((), [f"python3 {root}/a/key.py"], {"PATH": ""}) == (root / "a/key.py",)
+
+
+@pytest.mark.parametrize(
+    ("link", "target", "name"),
+    [
+        (".bashrc", "dots/bashrc", "dots/bashrc"),
+        (".gitconfig", "dots/gitconfig", "dots/gitconfig"),
+        (".config/fish", "dots/fish", "dots/fish/config.fish"),
+        (".config/fish/conf.d/one.fish", "dots/one.fish", "dots/one.fish"),
+        (".config", "dots", "dots/git/config"),
+    ],
+)
+async def test_case_atk_f4_what_a_home_starts_from_the_workspace_is_kept(
+    place: Corner, link: str, target: str, name: str
+) -> None:
+    path = put(place.workspace / name)
+    put(place.workspace / "dots/other")
+    (place.home / link).parent.mkdir(parents=True, exist_ok=True)
+    (place.home / link).symlink_to(place.workspace / target)
+    place.own()
+    obeyed = find_startup_files(find_linked_startup_files(place.home), (), {})
+    await replace(place, given=replace(place.box, write_protected=obeyed)).run(f"echo evil > {name}; true")
+    assert path.read_text() == MINE
+    workspace = replace(Workspace.make(place.workspace), startup_files=obeyed)
+    assert isinstance(workspace.resolve_write(path), Refused)
+    assert not isinstance(workspace.resolve_write(place.workspace / "dots/other"), Refused)
+
+
+def test_a_home_without_links_starts_nothing_elsewhere(tmp_path: Path) -> None:
+    for name in (".bashrc", ".config/fish/config.fish"):
+        put(tmp_path / "home" / name)
+    (tmp_path / "link").symlink_to("home")
+    assert find_linked_startup_files(tmp_path / "link") == []
+
+
+def test_case_atk_f4_a_service_knows_the_links_of_its_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Path(os.path.realpath(tmp_path))
+    put(real / "ws/bashrc")
+    (real / ".bashrc").symlink_to("ws/bashrc")
+    monkeypatch.setenv("HOME", str(real))
+    assert real / "ws/bashrc" in bootstrap._find_startup_files(Settings(), {}, ())

@@ -10,6 +10,7 @@ from yarrow.agent.hooks import Contributions
 from yarrow.agent.permission_broker import PermissionConfig
 from yarrow.config.files import get_user_directory, get_user_file
 from yarrow.config.settings import AllowedCall, PermissionSettings, Settings
+from yarrow.policy.home_startup_files import find_linked_startup_files
 from yarrow.policy.sandbox_factory import SandboxAccess, SandboxFactory
 from yarrow.policy.secrets import secret_values
 from yarrow.policy.startup_files import find_startup_files
@@ -99,7 +100,8 @@ def _find_startup_files(
 ) -> tuple[Path, ...]:
     named = environment.get("YARROW_CONFIG")
     commands = [one.api_key_command for one in settings.providers.values()]
-    return find_startup_files((*([Path(named)] if named else []), *extensions), commands, environment)
+    files = (*([Path(named)] if named else []), *extensions, *find_linked_startup_files(Path.home()))
+    return find_startup_files(files, commands, environment)
 
 
 def _resolve(path: Path) -> Path:

@@ -1,7 +1,6 @@
 """Workspace of the file tools: the working directory and additionally configured directories."""
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -12,6 +11,7 @@ from yarrow.errors import ConfigError
 from yarrow.platform import system
 from yarrow.platform.real_path import real_path
 from yarrow.policy.git_write_protection import GIT_PROTECTED, is_executed_by_git
+from yarrow.policy.home_startup_files import AUTOSTART_DIRECTORIES, STARTUP_NAMES
 from yarrow.policy.openat import PATH_CHANGED_ERRORS, open_beneath, open_directory
 from yarrow.policy.permission.path_rules import DeniedPaths
 from yarrow.policy.sandbox.credential_paths import CredentialPaths
@@ -26,11 +26,6 @@ from yarrow.policy.writable_symlinks import find_writable_symlink
 NESTED_GIT_DIRECTORIES = (["modules"], ["worktrees"])
 """Directories below a `.git` that contain further git directories."""
 OWN_DIRECTORY = ".yarrow"
-SHELL_STARTUP_FILES = (
-    r"\.(?:bash(?:rc|_profile|_login|_logout|_aliases)|z(?:shrc|shenv|profile|login|logout)|profile|kshrc|gitconfig"
-    r"|xprofile|xinitrc|xsessionrc|inputrc|vimrc|tmux\.conf)"
-)
-"""Pattern of files in a home directory that shells and other programs execute or obey at startup."""
 READ_FLAGS = os.O_RDONLY | system.NONBLOCK
 """Flags for reading; a FIFO would otherwise block."""
 MAX_OPEN_TRIES = 5
@@ -38,8 +33,6 @@ MAX_OPEN_TRIES = 5
 MAX_SYMLINKS = 40
 """Maximum symlinks followed one by one in a path; Linux follows no more."""
 T = TypeVar("T")
-AUTOSTART_DIRECTORIES = (".config/fish", ".config/git", ".config/autostart", ".config/systemd", ".config/environment.d")
-"""Directories in a home directory whose files are executed or obeyed automatically."""
 
 
 class Refused(Struct, frozen=True):
@@ -317,9 +310,7 @@ def _is_write_protected(path: Path, root: Path) -> bool:
         return False
     names = [name.casefold() for name in path.parts]
     home = _realpath(Path.home())
-    if OWN_DIRECTORY in names or (
-        re.fullmatch(SHELL_STARTUP_FILES, system.normcase(path.name)) and path.parent == home
-    ):
+    if OWN_DIRECTORY in names or (system.normcase(path.name) in STARTUP_NAMES and path.parent == home):
         return True
     if any(system.is_within(path, home / name) for name in AUTOSTART_DIRECTORIES):
         return True
