@@ -12,8 +12,15 @@ from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Message, Role, Text, ToolCall
 from yarrow.provider.base import CompletionRequest
-from yarrow.provider.chat_completions.learned_refusals import LearnedRequirements, rewrite_ids
+from yarrow.provider.chat_completions.limits import (
+    CHAT_PATTERNS,
+    apply_chat_limits,
+    find_host_limits,
+    find_requirement,
+    rewrite_ids,
+)
 from yarrow.provider.http.client import HttpClient
+from yarrow.provider.learned_limits import NO_LIMITS, LearnedLimits, SentRequest
 from yarrow.provider.llamacpp.adapter import LlamaCppProvider
 from yarrow.provider.openai.adapter import OpenAiProvider
 
@@ -22,6 +29,7 @@ TEMPLATE = "Value error: Tool call IDs should be alphanumeric strings with lengt
 SHORT = "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40, but got 90."
 FIELD = "The `reasoning_content` in the thinking mode must be passed back to the API."
 LONG = "x" * 90
+REQUEST = CompletionRequest(model="m", messages=())
 
 
 def history(*ids: str) -> tuple[Message, ...]:
@@ -89,13 +97,14 @@ async def test_a_field_that_is_missed_is_sent_and_not_left_out() -> None:
 )
 def test_hosts_that_are_known_get_their_ids_at_once(host: str, form: str) -> None:
     calls = [{"tool_calls": [{"id": "call_00"}, {"id": LONG}]}]
-    made = LearnedRequirements(host).apply({"messages": calls})
+    made = apply_chat_limits({"messages": calls}, find_host_limits(host))
     assert all(re.fullmatch(form, call["id"]) for call in made["messages"][0]["tool_calls"])
 
 
 @pytest.mark.parametrize("status", [401, 429, 503])
 def test_nothing_is_learnt_from_other_failures(status: int) -> None:
-    assert not LearnedRequirements().learn(ProviderError(Code.INVALID_REQUEST, NINE, status=status))
+    error = ProviderError(Code.INVALID_REQUEST, NINE, status=status)
+    assert not LearnedLimits(CHAT_PATTERNS).learn(error, SentRequest(REQUEST, {"messages": []}))
 
 
 @given(
@@ -126,12 +135,13 @@ def test_ids_stay_apart_pair_up_and_do_not_depend_on_what_follows(ids: list[str]
     ],
 )
 def test_case_RA_07_a_thinking_field_that_is_missed(told: str) -> None:
-    demands = LearnedRequirements()
+    limits = LearnedLimits(CHAT_PATTERNS)
     error = ProviderError(Code.INVALID_REQUEST, told)
     error.status = 400
-    assert demands.learn(error)
-    assert not demands.learn(error)
-    body = demands.apply({"messages": [{"role": "assistant", "tool_calls": []}, {"role": "user"}]})
+    body: dict[str, Any] = {"messages": [{"role": "assistant", "tool_calls": []}, {"role": "user"}]}
+    assert limits.learn(error, SentRequest(REQUEST, body))
+    assert not limits.learn(error, SentRequest(REQUEST, body, limits.get("m")))
+    body = apply_chat_limits(body, limits.get("m"))
     assert body["messages"] == [{"reasoning_content": "", "role": "assistant", "tool_calls": []}, {"role": "user"}]
 
 
@@ -147,7 +157,7 @@ def test_case_RA_07_a_thinking_field_that_is_missed(told: str) -> None:
 def test_a_thinking_field_that_is_refused_is_not_demanded(told: str) -> None:
     error = ProviderError(Code.INVALID_REQUEST, told)
     error.status = 400
-    assert not LearnedRequirements().is_about(error)
+    assert find_requirement(error, SentRequest(REQUEST)) == NO_LIMITS
 
 
 TOOLS = (

@@ -12,7 +12,7 @@ from yarrow.errors import Code, ProviderError
 from yarrow.message import Image, Message, Role, Text, Thinking, ThinkingLevel, ToolCall
 from yarrow.provider.addresses import parse_openai_address
 from yarrow.provider.base import CompletionRequest, ModelEntry
-from yarrow.provider.chat_completions.learned_refusals import LearnedRequirements
+from yarrow.provider.chat_completions.limits import apply_chat_limits, find_host_limits
 from yarrow.provider.history import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.openai.adapter import OpenAiProvider, make_openai_fields
@@ -158,9 +158,9 @@ def test_a_host_that_insists_on_the_thinking_field_gets_it() -> None:
         {"tool_calls": [2], "reasoning_content": "t"},
     ]
     body = {"messages": messages}
-    completed = LearnedRequirements("api.deepseek.com").apply(body)
+    completed = apply_chat_limits(body, find_host_limits("api.deepseek.com"))
     assert completed["messages"] == [messages[0], messages[1] | {"reasoning_content": ""}, messages[2]]
-    assert LearnedRequirements().apply(body) is body
+    assert apply_chat_limits(body, find_host_limits("")) is body
 
 
 # -- info and models -----------------------------------------------------------------------------------------------

@@ -21,12 +21,12 @@ from yarrow.provider.base import (
     ProviderInfo,
     StreamOptions,
 )
-from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals
 from yarrow.provider.gemini.client import GeminiSession, open_session
 from yarrow.provider.gemini.decoder import GeminiDecoder
 from yarrow.provider.gemini.request import GeminiEndpoint, GeminiRequest, encode_gemini_request
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
+from yarrow.provider.learned_limits import IMAGE_PATTERN, LearnedLimits, SentRequest
 from yarrow.provider.model_list import make_missing_model_error
 from yarrow.provider.transport import QUESTION_TIMEOUTS, SHORT_TIMEOUTS, make_timeouts, replace_idle
 
@@ -77,7 +77,7 @@ class GeminiProvider:
         speaker = make_backend(name, key, settings.headers)
         self._endpoint = GeminiEndpoint(parse_gemini_address(settings.base_url), speaker, settings.headers)
         self._timeouts = make_timeouts(settings, local=is_local(settings.base_url))
-        self._refusals = LearnedRefusals()
+        self._limits = LearnedLimits((IMAGE_PATTERN,))
 
     async def info(self) -> ProviderInfo:
         """Ask the server for the model's capabilities; unreported ones get the usual values."""
@@ -95,14 +95,15 @@ class GeminiProvider:
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
         """Stream one answer; if the server refuses images, retry without them, and omit them from then on."""
         while True:
-            target = Target(self._name, request.model, self._refusals.takes_image)
+            limits = self._limits.get(request.model)
+            target = Target(self._name, request.model, limits.accepts_image)
             call = encode_gemini_request(request, target, self._settings)
             try:
                 async with aclosing(self._stream_answer(call, request.stream_opts)) as events:
                     async for event in events:
                         yield event
             except ProviderError as error:
-                if not self._refusals.learn_images(error, request.messages):
+                if not self._limits.learn(error, SentRequest(request, limits=limits)):
                     raise
             else:
                 return

@@ -12,11 +12,12 @@ from yarrow.provider.api_keys import find_configured_key
 from yarrow.provider.backend_errors import make_backend
 from yarrow.provider.base import AdapterConfig, CompletionRequest, ModelEntry, Provider, ProviderEvent, ProviderInfo
 from yarrow.provider.chat_completions.decoder import ChatDecoder
-from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals, LearnedRequirements
+from yarrow.provider.chat_completions.limits import CHAT_PATTERNS, apply_chat_limits
 from yarrow.provider.chat_completions.request import encode_chat_request
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.inline_tool_calls import extract_inline_calls
+from yarrow.provider.learned_limits import LearnedLimits, SentRequest
 from yarrow.provider.llamacpp import server_info
 from yarrow.provider.llamacpp.server_info import DEFAULT_ROOTS, find_server
 from yarrow.provider.transport import Endpoint, Transport, make_bearer_header, make_timeouts
@@ -38,8 +39,7 @@ class LlamaCppProvider:
         self._backend = make_backend(name, key, settings.headers)
         self._http = http
         self._root = settings.base_url.strip().rstrip("/").removesuffix("/v1")
-        self._requirements = LearnedRequirements()
-        self._refusals = LearnedRefusals()
+        self._limits = LearnedLimits(CHAT_PATTERNS)
 
     async def info(self) -> ProviderInfo:
         """Ask the server for its model and the context of a slot; waits while it loads."""
@@ -62,7 +62,8 @@ class LlamaCppProvider:
         )
         patience, options = self.make_load_wait(), request.stream_opts
         while True:
-            body = self._refusals.apply(self._requirements.apply(whole))
+            limits = self._limits.get(request.model)
+            body = apply_chat_limits(whole, limits)
             try:
                 decoder = ChatDecoder(self._backend, chunk_size=options.chunk_size)
                 raw = transport.stream("chat/completions", body, decoder, idle=options.idle_timeout)
@@ -70,8 +71,7 @@ class LlamaCppProvider:
                     async for event in events:
                         yield event
             except ProviderError as error:
-                missed = self._requirements.is_about(error)
-                if not (self._requirements.learn(error) if missed else self._refusals.learn(error, body)):
+                if not self._limits.learn(error, SentRequest(request, body, limits)):
                     await patience.wait(error)
             else:
                 return

@@ -1,8 +1,9 @@
 """Adapter for servers with Anthropic's messages API."""
 
-from collections import defaultdict
+import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Any
 from urllib.parse import quote
 
 from msgspec.structs import replace
@@ -22,13 +23,21 @@ from yarrow.provider.base import (
     ProviderInfo,
 )
 from yarrow.provider.body import Body
-from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
+from yarrow.provider.learned_limits import (
+    IMAGE_PATTERN,
+    NO_LIMITS,
+    REFUSED_FEATURE_CODES,
+    LearnedLimits,
+    LimitPattern,
+    Limits,
+    SentRequest,
+)
 from yarrow.provider.messages.capabilities import MessagesCapabilities, ThinkingStyle, infer_capabilities, parse_model
 from yarrow.provider.messages.decoder import MessagesDecoder
-from yarrow.provider.messages.learned_refusals import MessagesRefusals, find_room_left, forbids_thinking
 from yarrow.provider.messages.request import encode_messages_request
+from yarrow.provider.messages.signatures import get_signature, is_thinking_block
 from yarrow.provider.model_list import as_object, make_missing_model_error, parse_rows
 from yarrow.provider.transport import (
     SHORT_TIMEOUTS,
@@ -63,8 +72,7 @@ class MessagesProvider:
         own = {"x-api-key": endpoint.backend.secret} if endpoint.backend.secret else {}
         self._transport = Transport(http, endpoint, {"anthropic-version": API_VERSION} | own)
         self._capabilities: dict[str, MessagesCapabilities] = {}
-        self._learned: defaultdict[str, MessagesRefusals] = defaultdict(MessagesRefusals)
-        self._refusals = LearnedRefusals()
+        self._limits = LearnedLimits((SIGNATURE_PATTERN, STYLE_PATTERN, FIELD_PATTERN, IMAGE_PATTERN))
 
     async def info(self) -> ProviderInfo:
         """Ask the server for the model's capabilities; those not reported are inferred from its name."""
@@ -83,7 +91,8 @@ class MessagesProvider:
         """Stream one answer; if the server refuses an optional part, retry without it, and omit it from then on."""
         room, options = 0, request.stream_opts
         while True:
-            body = self._body(request, room)
+            limits = self._get_limits(request.model)
+            body = self._body(request, limits, room)
             try:
                 decoder = MessagesDecoder(self._backend, chunk_size=options.chunk_size)
                 answer = self._transport.stream("messages", body, decoder, idle=options.idle_timeout)
@@ -96,7 +105,7 @@ class MessagesProvider:
                     room = left
                 elif forbids_thinking(error) and request.thinking is not ThinkingLevel.OFF:
                     request = replace(request, thinking=ThinkingLevel.OFF)
-                elif not self._learn(error, body, request):
+                elif not self._limits.learn(error, SentRequest(request, body, limits)):
                     raise
             else:
                 return
@@ -129,24 +138,23 @@ class MessagesProvider:
             entry = None
         return infer_capabilities(self._model) if entry is None else entry.get_capabilities(self._model)
 
-    def _find_capabilities(self, model: str) -> MessagesCapabilities:
-        told = self._learned[model].apply(self._capabilities.get(model) or infer_capabilities(model))
-        return told if self.thinking_style is None else replace(told, style=self.thinking_style)
+    def _get_limits(self, model: str) -> Limits:
+        limits = self._limits.get(model)
+        # A fixed thinking style is never changed, so an error about it states nothing new.
+        return limits if self.thinking_style is None else limits | _EVERY_STYLE
 
-    def _body(self, request: CompletionRequest, room: int) -> Body:
-        abilities = self._find_capabilities(request.model)
+    def _body(self, request: CompletionRequest, limits: Limits, room: int) -> Body:
+        abilities = self._capabilities.get(request.model) or infer_capabilities(request.model)
+        abilities = apply_messages_limits(abilities, limits)
+        if self.thinking_style is not None:
+            abilities = replace(abilities, style=self.thinking_style)
         return encode_messages_request(
             request,
-            Target(self._name, request.model, self._refusals.takes_image),
+            Target(self._name, request.model, limits.accepts_image),
             settings=self._settings,
             capabilities=replace(abilities, max_output=room) if room else abilities,
-            accepts_signature=self._learned[request.model].accepts_signature,
+            accepts_signature=limits.accepts,
         )
-
-    def _learn(self, error: ProviderError, body: Body, request: CompletionRequest) -> bool:
-        """Return whether a part of the request can be omitted from now on; a fixed thinking style is never changed."""
-        learned = self._learned[request.model].learn(error, body, style=self.thinking_style is None)
-        return learned or self._refusals.learn_images(error, request.messages)
 
 
 def _get_next_page_id(page: object) -> str:
@@ -162,3 +170,78 @@ async def build(config: AdapterConfig) -> Provider:
     provider = MessagesProvider(config.name, config.model, settings=config.settings, key=key, http=http)
     provider.thinking_style = config.settings.thinking_style
     return provider
+
+
+MIN_ROOM_TOKENS = 1_024
+"""Minimum tokens left in the window for which an answer is still requested."""
+
+_NO_THINKING = re.compile(r"not support.{0,30}\bthinking|\bthinking\b.{0,20} not support|thinking: extra inputs")
+_NO_BUDGET = re.compile(r"thinking\.type\.enabled")
+_NO_ADAPTIVE = re.compile(r"\badaptive\b")
+_BAD_SIGNATURES = re.compile(r"signature.{0,20}\bthinking|\bthinking\b.{0,80}cannot be modified")
+_MISSING_THINKING = re.compile(r"expected `?thinking`? or `?redacted_thinking")
+_NO_ROOM = re.compile(r"exceed context limit: (\d+) \+ \d+ > (\d+)")
+_FIELD_NAMES = {"temperature": r"\btemperature\b", "output_config": r"\boutput_config\b|\beffort\b"}
+"""Optional fields, and patterns of their names in errors."""
+_EVERY_STYLE = Limits(frozenset({"budget", "adaptive"}))
+
+
+def apply_messages_limits(capabilities: MessagesCapabilities, limits: Limits) -> MessagesCapabilities:
+    """Return the capabilities without the refused parts; a refused thinking style is first replaced with the other
+    one.
+    """
+    style, refused = capabilities.style, limits.refused
+    if style in refused:
+        left: list[ThinkingStyle] = [other for other in ("adaptive", "budget") if other not in refused]
+        style = left[0] if left else "none"
+    tempered = capabilities.takes_temperature and "temperature" not in refused
+    efforts = () if "output_config" in refused else capabilities.efforts
+    return replace(capabilities, style=style, takes_temperature=tempered, efforts=efforts)
+
+
+def _find_refused_signatures(error: ProviderError, sent: SentRequest) -> Limits:
+    """Return all signatures: each is bound to the messages before it."""
+    if not _BAD_SIGNATURES.search(error.message.lower()):
+        return NO_LIMITS
+    return Limits(frozenset(hash(get_signature(block)) for block in _list_thinking_blocks(sent.body)))
+
+
+def _find_refused_style(error: ProviderError, sent: SentRequest) -> Limits:
+    kind, text = sent.body.get("thinking", {}).get("type"), error.message.lower()
+    if kind == "enabled" and _NO_BUDGET.search(text):
+        return Limits(frozenset({"budget"}))
+    if kind is not None and _NO_THINKING.search(text) and "adaptive" not in text:
+        return _EVERY_STYLE
+    return Limits(frozenset({"adaptive"})) if kind == "adaptive" and _NO_ADAPTIVE.search(text) else NO_LIMITS
+
+
+def _find_refused_field(error: ProviderError, sent: SentRequest) -> Limits:
+    text = error.message.lower()
+    for name, pattern in _FIELD_NAMES.items():
+        if name in sent.body and name not in sent.limits.refused and re.search(pattern, text):
+            return Limits(frozenset({name}))
+    return NO_LIMITS
+
+
+def forbids_thinking(error: ProviderError) -> bool:
+    """Return whether a request was refused because one of its turns does not start with thinking."""
+    return error.status == 400 and _MISSING_THINKING.search(error.message.lower()) is not None
+
+
+def find_room_left(error: ProviderError) -> int:
+    """Return the tokens that a prompt leaves in the window, if only the limit of the answer was too high; else 0."""
+    found = _NO_ROOM.search(error.message)
+    room = int(found[2]) - int(found[1]) if found else 0
+    return room if room >= MIN_ROOM_TOKENS else 0
+
+
+def _list_thinking_blocks(body: Body) -> list[dict[str, Any]]:
+    blocks = [block for message in body["messages"] for block in message["content"]]
+    return [block for block in blocks if is_thinking_block(block)]
+
+
+SIGNATURE_PATTERN, STYLE_PATTERN, FIELD_PATTERN = (
+    LimitPattern(find, (400,), REFUSED_FEATURE_CODES, per_model=True)
+    for find in (_find_refused_signatures, _find_refused_style, _find_refused_field)
+)
+"""Refusals of signed thinking, of a way to control thinking, and of fields that not every model accepts."""

@@ -1,7 +1,6 @@
 """Adapter for Ollama."""
 
 import re
-from collections import defaultdict
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, cast
@@ -25,10 +24,18 @@ from yarrow.provider.base import (
     UsagePiece,
 )
 from yarrow.provider.body import Body
-from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.inline_tool_calls import extract_inline_calls
+from yarrow.provider.learned_limits import (
+    IMAGE_PATTERN,
+    NO_LIMITS,
+    REFUSED_FEATURE_CODES,
+    LearnedLimits,
+    LimitPattern,
+    Limits,
+    SentRequest,
+)
 from yarrow.provider.model_list import UNSUPPORTED_CODES, as_count, as_object, parse_models, parse_rows
 from yarrow.provider.ollama.capabilities import OllamaCapabilities, OllamaModelInfo, parse_capabilities
 from yarrow.provider.ollama.decoder import OllamaDecoder
@@ -50,8 +57,7 @@ class OllamaProvider:
         endpoint = Endpoint(root, self._backend, headers=settings.headers, timeouts=timeouts)
         self._transport = Transport(http, endpoint, make_bearer_header(self._backend))
         self._capabilities: dict[str, OllamaCapabilities] = {}
-        self._learned: defaultdict[str, OllamaRefusals] = defaultdict(OllamaRefusals)
-        self._refusals = LearnedRefusals()
+        self._limits = LearnedLimits((FIELD_PATTERN, IMAGE_PATTERN))
         self._has_noticed_truncation = False
 
     async def info(self) -> ProviderInfo:
@@ -74,12 +80,13 @@ class OllamaProvider:
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
         """Stream one answer; if the server refuses an optional part, retry without it, and omit it from then on."""
-        lessons, options = self._learned[request.model], request.stream_opts
+        options = request.stream_opts
         while True:
             body: Body = {}
+            limits = self._limits.get(request.model)
             try:
                 abilities = await self._get_capabilities(request.model)
-                body = self._body(request, abilities)
+                body = self._body(request, abilities, limits)
                 decoder = OllamaDecoder(self._backend, chunk_size=options.chunk_size, window=abilities.window)
                 answer = self._transport.stream("api/chat", body, decoder, idle=options.idle_timeout)
                 async with aclosing(extract_inline_calls(answer, request) if "tools" in body else answer) as events:
@@ -88,9 +95,9 @@ class OllamaProvider:
                             yield NoticePiece("PROMPT_CUT", text)
                         yield event
             except ProviderError as error:
-                if not (lessons.learn(error, body) or self._refusals.learn_images(error, request.messages)):
+                if not self._limits.learn(error, SentRequest(request, body, limits)):
                     raise add_hint(error, self._name, request.model) from None
-                if "tools" in lessons.refused_fields and "tools" in body:
+                if "tools" in body and "tools" in self._limits.get(request.model).refused:
                     yield NoticePiece(
                         "NO_TOOLS", f"{request.model} does not support tool calls; continuing without tools"
                     )
@@ -140,10 +147,10 @@ class OllamaProvider:
         options = self._settings.extra_body.get("options")
         return as_count(as_object(options).get("num_ctx")) or self._settings.context_window
 
-    def _body(self, request: CompletionRequest, capabilities: OllamaCapabilities) -> Body:
-        target = Target(self._name, request.model, self._refusals.takes_image)
+    def _body(self, request: CompletionRequest, capabilities: OllamaCapabilities, limits: Limits) -> Body:
+        target = Target(self._name, request.model, limits.accepts_image)
         body = encode_ollama_request(request, target, settings=self._settings, capabilities=capabilities)
-        return self._learned[request.model].apply(body)
+        return {name: value for name, value in body.items() if name not in limits.refused}
 
     def _notice_truncation(self, request: CompletionRequest, event: ProviderEvent) -> str:
         """Return, once, a notice that the server seems to have truncated a prompt; else an empty string."""
@@ -211,27 +218,16 @@ _REFUSAL_PATTERNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"\btruncate\b|\bshift\b", ("truncate", "shift")),
 )
 """Patterns of refusals, and the fields to omit after each."""
-_FIELD_CODES = frozenset({Code.UNSUPPORTED_PARAMETER, Code.UNSUPPORTED_FEATURE, Code.INVALID_REQUEST})
 
 
-class OllamaRefusals:
-    """Fields that one server refused for one model."""
+def _find_refused_fields(error: ProviderError, sent: SentRequest) -> Limits:
+    """Return the optional fields of the sent body that the error names."""
+    text = error.message.lower()
+    for pattern, fields in _REFUSAL_PATTERNS:
+        if re.search(pattern, text) and not sent.body.keys().isdisjoint(fields):
+            return Limits(frozenset(fields))
+    return NO_LIMITS
 
-    def __init__(self) -> None:
-        self.refused_fields: frozenset[str] = frozenset()
-        """Fields omitted from now on."""
 
-    def apply(self, body: Body) -> Body:
-        """Return the body without the refused fields."""
-        return {name: value for name, value in body.items() if name not in self.refused_fields}
-
-    def learn(self, error: ProviderError, sent: Body) -> bool:
-        """Return whether the error names an optional part of the body; it is omitted from now on."""
-        if error.status not in (400, 422) or error.code not in _FIELD_CODES:
-            return False
-        text = error.message.lower()
-        for pattern, fields in _REFUSAL_PATTERNS:
-            if re.search(pattern, text) and not sent.keys().isdisjoint(fields):
-                self.refused_fields |= frozenset(fields)
-                return True
-        return False
+FIELD_PATTERN = LimitPattern(_find_refused_fields, (400, 422), REFUSED_FEATURE_CODES, per_model=True)
+"""Refusals of fields that not every server or model knows."""

@@ -15,11 +15,12 @@ from yarrow.provider.backend_errors import make_backend
 from yarrow.provider.base import AdapterConfig, CompletionRequest, ModelEntry, Provider, ProviderEvent, ProviderInfo
 from yarrow.provider.body import Body
 from yarrow.provider.chat_completions.decoder import ChatDecoder
-from yarrow.provider.chat_completions.learned_refusals import LearnedRefusals, LearnedRequirements
+from yarrow.provider.chat_completions.limits import CHAT_PATTERNS, apply_chat_limits, find_host_limits
 from yarrow.provider.chat_completions.request import encode_chat_request
 from yarrow.provider.history import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.inline_tool_calls import extract_inline_calls
+from yarrow.provider.learned_limits import IMAGE_PATTERN, LearnedLimits, Limits, SentRequest
 from yarrow.provider.model_list import make_missing_model_error, parse_models
 from yarrow.provider.transport import Endpoint, Transport, make_bearer_header, make_timeouts
 
@@ -46,8 +47,7 @@ class OpenAiProvider:
             timeouts=make_timeouts(settings, local=self._address.is_local_server),
         )
         self._transport = self._connect(self._endpoint)
-        self._requirements = LearnedRequirements(self._address.host)
-        self._refusals = LearnedRefusals()
+        self._limits = LearnedLimits((*CHAT_PATTERNS, IMAGE_PATTERN), find_host_limits(self._address.host))
 
     async def info(self) -> ProviderInfo:
         """Return the capabilities known without a request, which would delay the first answer."""
@@ -64,7 +64,8 @@ class OpenAiProvider:
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
         """Stream one answer; if the server refuses an optional part, retry without it, and omit it from then on."""
         while True:
-            body = self._body(request)
+            limits = self._limits.get(request.model)
+            body = self._body(request, limits)
             try:
                 options = request.stream_opts
                 decoder = ChatDecoder(self._endpoint.backend, chunk_size=options.chunk_size)
@@ -75,7 +76,8 @@ class OpenAiProvider:
                     async for event in events:
                         yield event
             except ProviderError as error:
-                if not self._learn(error, body, request) and not self._switch_address(error):
+                learned = self._limits.learn(error, SentRequest(request, body, limits))
+                if not learned and not self._switch_address(error):
                     raise
             else:
                 return
@@ -109,18 +111,11 @@ class OpenAiProvider:
     def _connect(self, endpoint: Endpoint) -> Transport:
         return Transport(self._http, endpoint, make_bearer_header(endpoint.backend))
 
-    def _learn(self, error: ProviderError, body: Body, request: CompletionRequest) -> bool:
-        if self._requirements.is_about(error):
-            return self._requirements.learn(error)
-        return self._refusals.learn(error, body) or self._refusals.learn_images(error, request.messages)
-
-    def _body(self, request: CompletionRequest) -> Body:
-        target = Target(self._name, request.model, self._refusals.takes_image)
+    def _body(self, request: CompletionRequest, limits: Limits) -> Body:
+        target = Target(self._name, request.model, limits.accepts_image)
         extra = self._settings.extra_body
-        body = encode_chat_request(
-            request, target, fields=make_openai_fields(request, self._settings, self._address), extra=extra
-        )
-        return self._refusals.apply(self._requirements.apply(body))
+        fields = make_openai_fields(request, self._settings, self._address)
+        return apply_chat_limits(encode_chat_request(request, target, fields=fields, extra=extra), limits)
 
 
 async def build(config: AdapterConfig) -> Provider:

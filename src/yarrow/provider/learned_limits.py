@@ -1,0 +1,121 @@
+"""Limits of a server for requests, learned from its errors, so that each refusal happens only once."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct
+
+from yarrow.errors import Code, ProviderError
+from yarrow.message import Image, Role
+from yarrow.provider.base import CompletionRequest
+from yarrow.provider.body import Body
+
+REFUSED_FIELD_CODES = frozenset({Code.UNSUPPORTED_PARAMETER, Code.INVALID_REQUEST})
+"""Errors of a server that does not know a field of the request."""
+REFUSED_FEATURE_CODES = REFUSED_FIELD_CODES | {Code.UNSUPPORTED_FEATURE}
+"""Errors of a server that knows a field of the request, but whose model lacks the feature."""
+
+
+class Limits(Struct, frozen=True):
+    """Parts of a request that a server refuses, and forms that it requires, as far as known at one time."""
+
+    refused: frozenset[str | int] = frozenset()
+    """Names of parts that a request must omit, and hashes of refused contents, since those may be long."""
+    required: Mapping[str, str] = {}
+    """Forms that parts of a request must have, by the name of the part."""
+
+    def __or__(self, other: "Limits") -> "Limits":
+        """Return both; a newer form replaces an older one."""
+        return Limits(self.refused | other.refused, {**self.required, **other.required})
+
+    def accepts(self, content: str) -> bool:
+        """Return whether a content, such as a signature, has not been refused so far."""
+        return hash(content) not in self.refused
+
+    def accepts_image(self, image: Image) -> bool:
+        """Return whether an image has not been refused so far."""
+        return self.accepts(image.data)
+
+
+NO_LIMITS = Limits()
+
+
+class SentRequest(Struct, frozen=True):
+    """A request, and how it was sent."""
+
+    request: CompletionRequest
+    body: Body = {}
+    limits: Limits = NO_LIMITS
+    """Limits known when the body was encoded."""
+
+
+class LimitPattern(Struct, frozen=True):
+    """A kind of error that states limits."""
+
+    find: Callable[[ProviderError, SentRequest], Limits]
+    """Returns the stated limits; `NO_LIMITS` if the error is about something else."""
+    statuses: tuple[int, ...]
+    """HTTP statuses of such an error."""
+    codes: frozenset[Code]
+    """Codes of such an error."""
+    per_model: bool = False
+    """True if the limits apply only to the model that was asked, not to all models of the server."""
+
+
+class LearnedLimits:
+    """Limits of one server; an adapter lists the errors that it recognizes, and encodes requests within the limits."""
+
+    def __init__(self, patterns: Sequence[LimitPattern], limits: Limits = NO_LIMITS) -> None:
+        self._patterns = patterns
+        self._limits = limits
+        self._model_limits: dict[str, Limits] = {}
+
+    def get(self, model: str) -> Limits:
+        """Return the limits known now for requests to a model."""
+        return self._limits | self._model_limits.get(model, NO_LIMITS)
+
+    def learn(self, error: ProviderError, sent: SentRequest) -> bool:
+        """Return whether the error states a limit that the request was sent without; later requests respect it.
+
+        The first pattern that states such a limit decides. A limit that another request has taught in the meantime
+        counts too.
+        """
+        for pattern in self._patterns:
+            if error.status not in pattern.statuses or error.code not in pattern.codes:
+                continue
+            found = pattern.find(error, sent)
+            if sent.limits | found != sent.limits:
+                self._add(found, sent.request.model if pattern.per_model else None)
+                return True
+        return False
+
+    def _add(self, found: Limits, model: str | None) -> None:
+        if model is None:
+            self._limits |= found
+        else:
+            self._model_limits[model] = self._model_limits.get(model, NO_LIMITS) | found
+
+
+def _find_refused_images(error: ProviderError, sent: SentRequest) -> Limits:
+    """Return the images of the history if the error is about images; a note replaces them from now on.
+
+    Images that the user sends with this very request are not dropped silently: for those it stays an error.
+    """
+    if "image" not in error.message.lower() and error.code is not Code.REQUEST_TOO_LARGE:
+        return NO_LIMITS
+    messages = sent.request.messages
+    last = len(messages) - 1
+    older = (
+        hash(image.data)
+        for position, message in enumerate(messages)
+        if not (position == last and message.role is Role.USER)
+        for image in message.images
+    )
+    return Limits(frozenset(older))
+
+
+IMAGE_PATTERN = LimitPattern(
+    _find_refused_images,
+    (400, 413, 415, 422, 500),
+    REFUSED_FEATURE_CODES | {Code.REQUEST_TOO_LARGE, Code.SERVER_ERROR},
+)
+"""Refusals of images; every adapter of a server with images lists it last."""
