@@ -12,7 +12,7 @@ from doubles.house import House, play, stub_of
 from yarrow.agent.agent import Agent
 from yarrow.event.events import Event
 from yarrow.message import Message
-from yarrow.service import session_cache
+from yarrow.service import loaded_session
 from yarrow.service.loaded_session import LoadedSession
 from yarrow.session.disk import Disk
 from yarrow.v1 import agent_pb2 as pb
@@ -98,7 +98,7 @@ async def test_sessions_that_left_memory_leave_nothing_behind(tmp_path: Path, mo
         assert before["Message"] < grown["Message"] <= before["Message"] + 20 * 4
         assert before["Event"] < grown["Event"]
         assert grown["Task"] <= before["Task"] + 20
-        monkeypatch.setattr(session_cache, "IDLE_SECONDS", -1.0)
+        monkeypatch.setattr(loaded_session, "IDLE_SECONDS", -1.0)
         await stub.NewSession(pb.NewSessionRequest(session_id="last", cwd=str(house.cwd)))
         left = kept()
     assert left["LoadedSession"] == 1

@@ -158,11 +158,11 @@ async def test_a_session_that_nobody_uses_leaves_memory_and_comes_back(
     await play(stub, house.prompt("go", "s1"))
     kept = (await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd), ephemeral=True))).session_id
     await stub.GetState(pb.GetStateRequest(session_id="s1"))
-    monkeypatch.setattr("yarrow.service.session_cache.IDLE_SECONDS", 0.0)
+    monkeypatch.setattr("yarrow.service.loaded_session.IDLE_SECONDS", 0.0)
     await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))
     code, reason = await refused(stub.Abort(pb.AbortRequest(session_id="s1")))
     assert (code, reason) == (S.NOT_FOUND, "SESSION_NOT_ACTIVE")
-    monkeypatch.setattr("yarrow.service.session_cache.IDLE_SECONDS", 1800.0)
+    monkeypatch.setattr("yarrow.service.loaded_session.IDLE_SECONDS", 1800.0)
     assert (await stub.GetState(pb.GetStateRequest(session_id="s1"))).message_count == 2
     assert (await stub.GetState(pb.GetStateRequest(session_id=kept))).session_id == kept
 
@@ -174,7 +174,7 @@ async def test_a_session_that_is_watched_or_runs_stays(tmp_path: Path, monkeypat
         running = asyncio.ensure_future(play(stub, house.prompt("go", "s1")))
         while not (await stub.GetState(pb.GetStateRequest(session_id="s1"))).run_id:
             await asyncio.sleep(0)
-        monkeypatch.setattr("yarrow.service.session_cache.IDLE_SECONDS", 0.0)
+        monkeypatch.setattr("yarrow.service.loaded_session.IDLE_SECONDS", 0.0)
         await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))
         await house.open_gate("g")
         assert (await running)[-1].agent_end.reason == pb.END_REASON_COMPLETED

@@ -13,10 +13,10 @@ from doubles.house import House, kinds, play, read, reason_of, stub_of
 from doubles.rig import call
 from yarrow.config.settings import ServiceSettings
 from yarrow.errors import Code
-from yarrow.service import session_cache, translation
-from yarrow.service.grpc_status import STATUS_BY_CODE
+from yarrow.service import loaded_session, translation
 from yarrow.service.loaded_session import MAX_BATCH_BYTES
 from yarrow.service.request_fields import MAX_NAME_CHARACTERS, MAX_TEXT_BYTES
+from yarrow.service.rpc_handlers import STATUS_BY_CODE
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:
@@ -390,7 +390,7 @@ async def make_room(house: House, stub: "Stub", monkeypatch: pytest.MonkeyPatch)
     one = (await stub.NewSession(new)).session_id
     two = (await stub.NewSession(new)).session_id
     assert await refused(stub.NewSession(new)) == (S.RESOURCE_EXHAUSTED, "TOO_MANY")
-    monkeypatch.setattr(session_cache, "RECENT_USE_SECONDS", -1.0)
+    monkeypatch.setattr(loaded_session, "RECENT_USE_SECONDS", -1.0)
     watching = stub.StreamEvents(pb.StreamEventsRequest(session_id=one, after_sequence=0))
     prompted = await play(stub, house.prompt(session_id=one))
     assert (await read(watching)).event == prompted[0]

@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 from yarrow.event.events import AgentEnd, CompactionEnd
 from yarrow.service.dependencies import Dependencies
 from yarrow.service.event_stream import EventStreams
-from yarrow.service.permission_rpcs import track_presence
 from yarrow.service.prompt_input import CommandExpander, check_image_support, fit_images
 from yarrow.service.request_fields import parse_content, parse_cwd, parse_id
 from yarrow.service.rpc_handlers import Context
 from yarrow.service.session_configuration import SessionPlan, parse_plan
 from yarrow.service.sessions import Sessions
+from yarrow.service.tool_rpcs import track_presence
 from yarrow.v1 import agent_pb2 as pb
 
 

@@ -5,12 +5,11 @@ import time
 from yarrow.service.authentication import RefusalLog
 from yarrow.service.dependencies import Dependencies
 from yarrow.service.event_stream import EventStreams
-from yarrow.service.permission_rpcs import PermissionRpcs
 from yarrow.service.rpc_handlers import wrap_handlers
 from yarrow.service.run_rpcs import RunRpcs
 from yarrow.service.session_rpcs import SessionRpcs
 from yarrow.service.sessions import Sessions
-from yarrow.service.tool_rpcs import ToolRpcs
+from yarrow.service.tool_rpcs import PermissionRpcs, ToolRpcs
 
 
 class Servicer:

@@ -15,8 +15,7 @@ from yarrow.service.sessions import Sessions
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:
-    from yarrow.service.lineage import SessionLineage
-    from yarrow.service.session_transfer import SessionTransfer
+    from yarrow.service.lineage import SessionLineage, SessionTransfer
 
 
 class SessionRpcs:
@@ -38,7 +37,7 @@ class SessionRpcs:
 
     @cached_property
     def _transfer(self) -> "SessionTransfer":
-        from yarrow.service.session_transfer import SessionTransfer
+        from yarrow.service.lineage import SessionTransfer
 
         return SessionTransfer(self._dependencies, self._sessions, self._lineage)
 
@@ -91,13 +90,13 @@ class SessionRpcs:
 
     async def GetSessionTree(self, request: pb.GetSessionTreeRequest, context: Context) -> pb.GetSessionTreeResponse:
         """Return saved sessions as a tree."""
-        from yarrow.service.stats_views import view_tree
+        from yarrow.service.views import view_tree
 
         return await view_tree(request, self._dependencies.manager, self._sessions)
 
     async def GetStats(self, request: pb.GetStatsRequest, context: Context) -> pb.GetStatsResponse:
         """Return the statistics of a session."""
-        from yarrow.service.stats_views import view_stats
+        from yarrow.service.views import view_stats
 
         entry = await self._sessions.get_or_load(request.session_id)
         loaded = None if entry.is_ephemeral else await self._dependencies.manager.load(request.session_id)

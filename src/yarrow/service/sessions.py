@@ -29,9 +29,8 @@ from yarrow.policy.workspace import Workspace
 from yarrow.prompt.skills import find_skill_directories
 from yarrow.provider.base import ProviderInfo
 from yarrow.service.dependencies import Dependencies
-from yarrow.service.loaded_session import LoadedSession
+from yarrow.service.loaded_session import LoadedSession, SessionCache
 from yarrow.service.redactors import RedactorCache, with_output_filter
-from yarrow.service.session_cache import SessionCache
 from yarrow.service.session_configuration import SessionPlan, make_header
 from yarrow.session.ids import is_valid_id, new_id
 from yarrow.session.memory_log import MemoryLog
