@@ -18,6 +18,7 @@ from yarrow.client.sessions_command import USAGE
 from yarrow.client.slash_commands import COMMANDS as PROMPT_COMMANDS
 from yarrow.config import settings
 from yarrow.config.layers import VARIABLE_PREFIX, map_settings_by_variable
+from yarrow.config.schema import USER_ONLY_NOTE
 from yarrow.config.validation import MAX_NUMBER
 from yarrow.event import events
 from yarrow.session import record
@@ -43,8 +44,7 @@ A provider is `providers.ID`. A timeout of 0 means no limit, and null the provid
 - Any other id needs a `type`.
 """
 _OF_PRICES = """\
-A price is `prices.MODEL`, such as `{"qwen3": {"input": 0.1, "output": 0.4}}`, in US dollars per million tokens. The
-status line and `/stats` show the resulting cost.
+A price is `prices.MODEL`, in US dollars per million tokens. The status line and `/stats` show the resulting cost.
 """
 _OF_ALLOWED_CALLS = """\
 Yarrow adds an entry to `permissions.always` when you answer *always* to a [question](permissions.md#questions).
@@ -92,8 +92,6 @@ _LINKS = {
     "AllowedCall": "[allowed calls](#allowed-calls)",
 }
 """Sections that describe the structs in types of keys, by class name."""
-USER_ONLY = "User settings only."
-"""Note in docstrings of settings that a project's file cannot set."""
 _IN_PLACE = """\
 These commands work in the terminal UI, and as a prompt with `-c` or `-r ID`: `yarrow -c "/stats"`.
 
@@ -175,10 +173,10 @@ def configuration() -> str:
 
 def _keys(found: Mapping[str, Described], name: str, prefix: str) -> Iterable[Sequence[str]]:
     """Yield a row for each key of a struct; the fields of a nested struct follow under their dotted path."""
-    note = f" {USER_ONLY}" if USER_ONLY in found[name].text else ""
+    note = f" {USER_ONLY_NOTE}" if USER_ONLY_NOTE in found[name].text else ""
     for field in found[name].fields:
         if field.type in found:
-            outer = f" {USER_ONLY}" if USER_ONLY in field.text else ""
+            outer = f" {USER_ONLY_NOTE}" if USER_ONLY_NOTE in field.text else ""
             rows = _keys(found, field.type, f"{prefix}{field.name}.")
             yield from ((*cells, meaning + outer) for *cells, meaning in rows)
         else:

@@ -13,7 +13,8 @@ import msgspec
 import pytest
 
 from doubles.world import Ended, World
-from yarrow.cli.init_command import PROJECT_SETTINGS, USER_SETTINGS, create_file, run_init
+from yarrow.cli.init_command import create_file, run_init
+from yarrow.cli.settings_template import format_project_settings, format_user_settings
 from yarrow.config.layers import LoadedSettings, load_settings
 from yarrow.config.project import USER_ONLY_KEYS
 from yarrow.config.settings import Settings
@@ -33,6 +34,7 @@ except YarrowError as error:
     sys.exit(print_error(error.message, exit_code_for_error(error.code)))
 """
 COMMAND = ("-m", "yarrow", "init") if WIRED else ("-c", CALL)
+PROJECT_SETTINGS, USER_SETTINGS = format_project_settings(), format_user_settings()
 SETTING = re.compile(r"^  // (?=[\"} ])", re.MULTILINE)
 """What stands before a setting that is commented out."""
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from yarrow.cli.paths import home_directory, working_directory
+from yarrow.cli.settings_template import format_project_settings, format_user_settings
 from yarrow.cli.standard_streams import write_stdout
 from yarrow.client.sanitizer import sanitize
 from yarrow.config.files import DIRECTORY_NAME, FILE_NAME, get_user_file
@@ -28,7 +29,7 @@ def run_init(words: Sequence[str]) -> int:
     settings, users = directory / DIRECTORY_NAME / FILE_NAME, get_user_file(home, os.environ)
     if _is_same_file(directory, home) or _is_same_file(settings, users):
         return _init_user(users)
-    has_new_settings = _create_and_report(settings, PROJECT_SETTINGS, "all defaults, commented out")
+    has_new_settings = _create_and_report(settings, format_project_settings(), "all defaults, commented out")
     guide, is_new_guide = _init_agents(directory)
     steps = f"1. edit {guide} 2. yarrow doctor 3. yarrow"
     return _print_line(f"\nNext: {steps}" if has_new_settings or is_new_guide else _NOTHING_TO_CREATE)
@@ -38,7 +39,7 @@ def _init_user(users: Path) -> int:
     _print_line("These settings apply to all your projects. For a single project, run `yarrow init` in its directory.")
     # Users who keep such directories elsewhere have replaced this one by a symlink.
     path = Path(real_path(users.parent)) / users.name
-    is_new = _create_and_report(path, USER_SETTINGS, "all defaults, commented out", private=True)
+    is_new = _create_and_report(path, format_user_settings(), "all defaults, commented out", private=True)
     steps = "1. set a provider and a model 2. yarrow doctor 3. yarrow"
     return _print_line(f"\nNext: {steps}" if is_new else _NOTHING_TO_CREATE)
 
@@ -68,133 +69,6 @@ def _is_same_file(one: Path, other: Path) -> bool:
 def _print_line(line: str) -> int:
     return write_stdout(f"{sanitize(line)}\n")
 
-
-_UNTRUSTED_SETTINGS = """\
-  // Thinking level of the model: off, minimal, low, medium, high, xhigh or max.
-  // "thinking": "off",
-
-  // When the context is nearly full, compaction replaces old messages with a summary. Sizes are in tokens.
-  // "compaction": {"enabled": true, "reserveTokens": 2048, "keepRecentTokens": 8192, "model": ""},
-"""
-_PERMISSIONS = """\
-
-  // What tools may do. Rules by tool or tool(pattern) are ask or deny. They can only tighten the user's permissions.
-  // "permissions": {"mode": "ask", "rules": {}},
-"""
-_USER_PERMISSIONS = """\
-
-  // What tools may do without asking. Rules by tool or tool(pattern) are auto, ask or deny. "always" holds the calls
-  // that you always allow. "timeout" is how many seconds a question waits for an answer.
-  // "permissions": {"mode": "ask", "rules": {}, "always": [], "timeout": 600.0},
-"""
-_DRY_RUN = """\
-
-  // Show what would be done without doing it. A project's file can turn this on but not off.
-  // "dryRun": true,
-"""
-_MODEL = """\
-  // Provider to use (default: the first found of Ollama, llama.cpp, a key in the environment and a local model).
-  // "provider": "",
-
-  // Model to use (default: the first one).
-  // "model": "",
-
-"""
-_PROVIDERS = """\
-  // Providers, under names of your choice (an example). Never put a key here: name the variable that holds it.
-  // "providers": {"work": {"type": "openai", "baseUrl": "https://llm.example.com/v1", "apiKeyEnv": "WORK_KEY"}},
-"""
-_USER_PROVIDERS = """\
-  // Providers, under names of your choice (examples). Never put a key here: name the variable that holds it, or a
-  // command that prints it. Set a context window, in tokens, for servers that do not report theirs.
-  // "providers": {
-  //   "work": {"type": "openai", "baseUrl": "https://llm.example.com/v1", "apiKeyEnv": "WORK_KEY"},
-  //   "home": {"type": "llamacpp", "baseUrl": "http://192.168.1.5:8080", "apiKeyCommand": "pass show home"},
-  //   "ollama": {"contextWindow": 32768},
-  // },
-
-"""
-_OTHER_SETTINGS = """\
-
-  // Retries after a temporary failure, and the delay in seconds before the first; it doubles with each retry.
-  // "retry": {"attempts": 3, "baseDelay": 2.0},
-
-  // Prices in US dollars per million tokens, such as "some-model": {"input": 3.0, "output": 15.0}. The status line and
-  // /stats show the cost.
-  // "prices": {},
-
-  // Maximum turns of one run; 0 is no limit.
-  // "maxTurns": 200,
-
-  // More directories that file tools may use: "extra" to read and write, "read" only to read.
-  // "workspace": {"extra": [], "read": []},
-
-  // Variables passed to shell commands although they look like secrets, and the timeout of a command in seconds.
-  // "bash": {"passEnvironment": [], "timeout": 120.0},
-
-  // Directory of saved sessions (default: ~/.yarrow/sessions).
-  // "sessionDir": "",
-
-  // When sessions are flushed to disk: after each message, after each run, or none.
-  // "sync": "message",
-"""
-_SANDBOX = """\
-
-  // Sandbox for shell commands: off, workspace (write only in the workspace) or strict (also without network).
-  // "sandbox": "workspace",
-  // "sandboxNetwork": "on",
-
-  // Files hidden because of their secrets: "more" adds to .env and its variants, "fewer" exempts some; * is any text.
-  // "secretFiles": {"more": [], "fewer": []},
-"""
-_EXTENSIONS = """\
-
-  // Python files that add tools, commands and providers; relative paths start at the directory of this file.
-  // "extensions": [],
-"""
-_SERVICE = """\
-
-  // Limits of one `yarrow serve`: sessions in memory, concurrent runs, event streams of a session, queued texts of a
-  // session and their characters, connections to an address, seconds until an idle connection is closed, concurrent
-  // calls on a connection, and bytes of a request, a response and a request's metadata.
-  // "service": {"sessions": 4096, "runs": 256, "subscribers": 256, "queuedTexts": 64, "queuedCharacters": 8388608,
-  //   "connections": 4096, "idleSeconds": 600, "streams": 256,
-  //   "messageBytesIn": 8388608, "messageBytesOut": 33554432, "metadataBytes": 16384},
-"""
-_TELEMETRY = """\
-
-  // OpenTelemetry for runs, turns, model calls and tools (needs the extra `otel`): auto (if an OTEL_* variable says
-  // where to), on or off. "content" includes prompts, answers, arguments and results.
-  // "telemetry": {"send": "auto", "content": false},
-"""
-_USER_DRY_RUN = """\
-
-  // Show what would be done without doing it.
-  // "dryRun": false,
-"""
-
-PROJECT_SETTINGS = f"""\
-{{
-  // Settings of this project. All are commented out and show the default or an example. Settings that are missing here
-  // come from ~/.yarrow/config.json. YARROW_* variables and flags override both.
-
-  // ---- Apply to everyone who works in this project ----
-
-{_UNTRUSTED_SETTINGS}{_PERMISSIONS}{_DRY_RUN}
-  // ---- Apply only to users who trust this file (`yarrow trust`), ignored for others ----
-
-{_MODEL}{_PROVIDERS}{_OTHER_SETTINGS}}}
-"""
-"""Template of a project's `.yarrow/config.json`."""
-
-USER_SETTINGS = f"""\
-{{
-  // Your settings for all projects. All are commented out and show the default or an example. A project's
-  // .yarrow/config.json, YARROW_* variables and flags override them.
-
-{_MODEL}{_USER_PROVIDERS}{_UNTRUSTED_SETTINGS}{_USER_PERMISSIONS}{_USER_DRY_RUN}{_OTHER_SETTINGS}{_SANDBOX}{_SERVICE}{_TELEMETRY}{_EXTENSIONS}}}
-"""
-"""Template of the user's `config.json`."""
 
 AGENTS = """\
 # Contributor guide

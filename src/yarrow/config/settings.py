@@ -15,7 +15,7 @@ else:
 
 
 class CompactionSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Compaction of the context; numbers are in tokens."""
+    """Compaction of the context: a summary replaces old messages when the window fills up. Sizes are in tokens."""
 
     enabled: bool = True
     """True to compact automatically when the context exceeds the window."""
@@ -163,7 +163,7 @@ class ServiceSettings(Struct, frozen=True, rename="camel", forbid_unknown_fields
 
 
 class TelemetrySettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Export of telemetry with OpenTelemetry, configured by the `OTEL_*` variables. User settings only."""
+    """Telemetry with OpenTelemetry, set up by the `OTEL_*` variables; it needs the extra `otel`. User settings only."""
 
     send: Literal["auto", "on", "off"] = "auto"
     """`auto` exports if a variable names an exporter or an endpoint."""
@@ -188,19 +188,19 @@ class Settings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """All settings."""
 
     provider: str = ""
-    """Provider id; empty to detect one."""
+    """Provider to use; empty for the first found of Ollama, llama.cpp, a key in the environment and a local model."""
     model: str = ""
-    """Model of the provider; empty for its first."""
+    """Model to use; empty for the provider's first."""
     thinking: ThinkingLevel = ThinkingLevel.OFF
-    """Amount of thinking before an answer."""
+    """Thinking level of the model."""
     providers: dict[str, ProviderSettings] = {}
-    """Providers by id."""
+    """Providers by id. Never put a key here: name the variable that holds it."""
     compaction: CompactionSettings = CompactionSettings()
     retry: RetrySettings = RetrySettings()
     prices: dict[str, Price] = {}
-    """Prices by model name; for other models no cost is shown."""
+    """Prices by model name, such as `{"qwen3": {"input": 0.1, "output": 0.4}}`; for other models no cost is shown."""
     dry_run: bool = False
-    """True to show what would be done without doing it."""
+    """True to show what would be done without doing it. A project's file can turn this on but not off."""
     sandbox: Literal["off", "workspace", "strict"] = "workspace"
     """Sandbox of shell commands, where available; `strict` blocks the network and is never skipped. User settings only.
     """
@@ -220,4 +220,6 @@ class Settings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     max_turns: int = 200
     """Maximum turns of a run; 0 means no limit."""
     extensions: tuple[str, ...] = ()
-    """Paths of Python files, relative to the user's directory. User settings only."""
+    """Python files that add tools, commands and providers; relative paths start at the user's directory. User settings
+    only.
+    """
