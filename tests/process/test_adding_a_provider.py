@@ -128,3 +128,16 @@ async def test_the_row_of_the_page_is_all_that_is_known_of_its_vendor(world: Wor
     assert "export TOY_KEY=..." in (await world.run("-m", "toy/x", "hi")).err
     world.environment["TOY_KEY"] = "toy-0123456789abcdef"
     assert "TOY_KEY is set" in (await world.run("doctor")).out
+
+
+async def test_the_doctor_reports_the_vendor_of_the_page_once_its_key_is_set(
+    world: World, toy: Toy, added: Path
+) -> None:
+    table = (added / TABLE).read_text()
+    (added / TABLE).write_text(table.replace("https://toy.example", toy.root))
+    world.script([{"text": "x"}])
+    assert "toy" not in (await world.run("doctor")).out
+    world.environment["TOY_KEY"] = "toy-0123456789abcdef"
+    reported = (await world.run("doctor")).out
+    assert "2 models, key from TOY_KEY" in reported
+    assert world.environment["TOY_KEY"] not in reported

@@ -14,6 +14,8 @@ class Vendor(NamedTuple):
     """Environment variable with the key that advice names; with YARROW_ in front it takes precedence."""
     more_variables: tuple[str, ...] = ()
     """Further variables that may hold the key."""
+    key_headers: tuple[str, ...] = ("authorization",)
+    """Headers that carry a key, in lower case; a configured one replaces the key."""
     rank: int = 9
     """Order in which keys are looked for, the lowest first."""
 
@@ -35,6 +37,10 @@ class Adapter(NamedTuple):
     vendor: Vendor | None = None
     url_variable: str = ""
     """Environment variable with the address of a server, if there is such a convention."""
+    is_server: bool = True
+    """False if it answers within this process or a child of it, without a connection."""
+    is_detectable: bool = True
+    """True if a provider may work without any configuration."""
 
 
 ADAPTERS: dict[str, Adapter] = {
@@ -42,22 +48,35 @@ ADAPTERS: dict[str, Adapter] = {
     "llamacpp": Adapter("yarrow.provider.llamacpp.adapter"),
     "openai": Adapter(
         "yarrow.provider.openai.adapter",
-        vendor=Vendor("OpenAI", "https://api.openai.com/v1", "OPENAI_API_KEY", rank=2),
+        vendor=Vendor(
+            "OpenAI",
+            "https://api.openai.com/v1",
+            "OPENAI_API_KEY",
+            key_headers=("authorization", "api-key"),  # the second is Azure's
+            rank=2,
+        ),
         url_variable="OPENAI_BASE_URL",
     ),
     "messages": Adapter(
         "yarrow.provider.messages.adapter",
         provider="anthropic",
-        vendor=Vendor("Anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", rank=1),
+        vendor=Vendor(
+            "Anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", key_headers=("x-api-key",), rank=1
+        ),
     ),
     "gemini": Adapter(
         "yarrow.provider.gemini.adapter",
         vendor=Vendor(
-            "Gemini", "https://generativelanguage.googleapis.com", "GEMINI_API_KEY", ("GOOGLE_API_KEY",), rank=3
+            "Gemini",
+            "https://generativelanguage.googleapis.com",
+            "GEMINI_API_KEY",
+            ("GOOGLE_API_KEY",),
+            key_headers=("x-goog-api-key",),
+            rank=3,
         ),
     ),
-    "local": Adapter("yarrow.provider.local.provider"),
-    "scripted": Adapter("yarrow.provider.scripted", has_slashes=False),
+    "local": Adapter("yarrow.provider.local.provider", is_server=False),
+    "scripted": Adapter("yarrow.provider.scripted", has_slashes=False, is_server=False, is_detectable=False),
 }
 """Adapters by type; modules are named as text because configuration must not import providers."""
 

@@ -28,7 +28,7 @@ VENDOR_KEY_VARIABLES = {kind: vendor.key_variables for kind, vendor in VENDORS.i
 """Variables that hold the key of a vendor, by provider type; the first one set is used."""
 VENDOR_URL_VARIABLES = tuple(adapter.url_variable for adapter in ADAPTERS.values() if adapter.url_variable)
 """Variables that hold the address of a server, which may contain a password."""
-CREDENTIAL_HEADERS = ("authorization", "api-key", "x-api-key", "x-goog-api-key")
+CREDENTIAL_HEADERS = frozenset(header for vendor in VENDORS.values() for header in vendor.key_headers)
 """Headers that carry a key, in lower case."""
 MIN_TOKEN_CHARACTERS = 16
 """Minimum characters for the user of an address, with a digit among them, to count as a token; a shorter one is a name.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from yarrow.cli.doctor.provider_probe import ProbeResult, ProviderProbe, run_probe
+from yarrow.cli.doctor.provider_probe import ProbeResult, ProviderProbe, list_detectable, run_probe
 from yarrow.cli.doctor.report import Check, CheckContext, CheckStatus, ok, warn
 from yarrow.config.secret_mask import mask_secrets
 from yarrow.errors import Code, ProviderError, YarrowError
@@ -16,8 +16,6 @@ from yarrow.provider.detection import detect
 SECTION = "providers"
 MIN_CONTEXT_WINDOW = 8192
 """Minimum tokens; in a smaller window the tools and a file or two leave no room for work."""
-AUTODETECTED = ("ollama", "llamacpp", "openai", "local")
-"""Built-in providers that need no configuration if they answer; if they do not, they are not reported."""
 MAX_SHOWN_MODELS = 3
 """Maximum models named as a choice; --list-models lists all."""
 _REPORTED_CODES = (Code.AUTH, Code.QUOTA)
@@ -33,7 +31,7 @@ async def check_providers(context: CheckContext, limit: float) -> list[Check]:
         name, model, reason = await _choose_provider(context)
     except ProviderError as error:
         checks.append(_report_no_provider(error))
-    names = dict.fromkeys([*filter(None, [name]), *settings.providers, *AUTODETECTED])
+    names = dict.fromkeys([*filter(None, [name]), *settings.providers, *list_detectable(context.environment)])
     questions = [ProviderProbe(context, each, model if each == name else "", is_chosen=each == name) for each in names]
     answers = await asyncio.gather(*(_run_with_limit(each, limit) for each in questions))
     for question, answer in zip(questions, answers, strict=True):

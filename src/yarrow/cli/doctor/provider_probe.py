@@ -6,12 +6,12 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from yarrow.cli.doctor.report import CheckContext
-from yarrow.config.adapters import VENDORS
+from yarrow.config.adapters import ADAPTERS, VENDORS, get_provider_id
 from yarrow.config.settings import BUILT_IN_PROVIDERS, ProviderSettings
 from yarrow.errors import Code, ProviderError, YarrowError
 from yarrow.policy.secrets import is_secret_variable
 from yarrow.provider.addresses import is_vendor_url
-from yarrow.provider.api_keys import CREDENTIAL_HEADERS, find_vendor_key
+from yarrow.provider.api_keys import VENDOR_URL_VARIABLES, find_vendor_key, has_credential_header
 from yarrow.provider.base import ListsModels, ModelEntry, Provider, ProviderInfo
 from yarrow.provider.factory import ProviderContext, create_provider
 from yarrow.provider.local.availability import find_unavailable_reason
@@ -43,7 +43,7 @@ class ProviderProbe(NamedTuple):
     @property
     def is_server(self) -> bool:
         """True if it is reached over a connection."""
-        return self.type not in ("local", "scripted")
+        return self.type not in ADAPTERS or ADAPTERS[self.type].is_server
 
     @property
     def is_configured(self) -> bool:
@@ -54,18 +54,34 @@ class ProviderProbe(NamedTuple):
     def base_url(self) -> str:
         """Configured address; empty if there is none."""
         configured = self.settings.base_url or BUILT_IN_PROVIDERS.get(self.name, ProviderSettings()).base_url
-        follows = self.name == "openai" and not configured
-        return self.context.environment.get("OPENAI_BASE_URL", "").strip() if follows else configured
+        follows = not configured and self.type in VENDORS and self.name == get_provider_id(self.type)
+        return self.context.environment.get(ADAPTERS[self.type].url_variable, "").strip() if follows else configured
 
     @property
     def is_vendor(self) -> bool:
         """True if it is the vendor's own service, whose address need not be configured."""
-        return self.type == "openai" and not self.base_url
+        return self.type in VENDORS and not self.base_url
 
     @property
     def key_source(self) -> str:
         """Source of its key; empty if it has none."""
         return find_key_source(self.name, self.settings, self.context.environment)
+
+
+def list_detectable(environment: Mapping[str, str]) -> list[str]:
+    """Return the built-in providers that need no configuration if they answer: those without a vendor, and those whose
+    vendor's key or address is in the environment. If they do not answer, they are not reported.
+    """
+    return [
+        get_provider_id(kind)
+        for kind, adapter in ADAPTERS.items()
+        if adapter.is_detectable
+        and (
+            adapter.vendor is None
+            or find_vendor_key(environment, kind)[1]
+            or environment.get(adapter.url_variable, "").strip()
+        )
+    ]
 
 
 class ProbeResult(NamedTuple):
@@ -139,7 +155,7 @@ def find_key_source(name: str, settings: ProviderSettings, environment: Mapping[
         return settings.api_key_env
     if settings.api_key_command:
         return f"providers.{name}.apiKeyCommand"
-    if any(header.lower() in CREDENTIAL_HEADERS for header in settings.headers):
+    if has_credential_header(settings):
         return f"providers.{name}.headers"
     built_in = BUILT_IN_PROVIDERS.get(name, ProviderSettings())
     kind = settings.type or built_in.type or ""
@@ -165,7 +181,8 @@ def _iterate_secrets(context: CheckContext) -> Iterator[str]:
             yield provider.api_key_env  # a key given in place of a variable's name
         yield from provider.headers.values()
         yield from _secrets_in_url(provider.base_url)
-    yield from _secrets_in_url(context.environment.get("OPENAI_BASE_URL", ""))
+    for variable in VENDOR_URL_VARIABLES:
+        yield from _secrets_in_url(context.environment.get(variable, ""))
 
 
 def _secrets_in_url(url: str) -> Iterator[str]:
