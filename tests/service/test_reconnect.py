@@ -12,7 +12,7 @@ import pytest
 from doubles.house import House, kinds
 from doubles.reached import behind
 from doubles.relay import Relay, relay
-from yarrow.client import reconnection, run_stream
+from yarrow.client import event_stream, reconnection, run_stream
 from yarrow.client.message_history import read_messages_after
 from yarrow.client.permission_prompts import TypedAnswer
 from yarrow.client.rpc_errors import parse_rpc_error
@@ -217,8 +217,8 @@ async def test_a_connection_that_is_silent_for_good_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody says that it is cut: nothing comes any more, neither events nor signs of life nor answers."""
-    monkeypatch.setattr(run_stream, "MAX_SILENCE_SECONDS", 0.5)
-    monkeypatch.setattr(run_stream, "STATE_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(event_stream, "MAX_SILENCE_SECONDS", 0.5)
+    monkeypatch.setattr(event_stream, "STATE_TIMEOUT_SECONDS", 0.2)
     monkeypatch.setattr(reconnection, "MAX_OUTAGE_SECONDS", 0.5)
     house = House(tmp_path, HELD)
     async with begun(house, tmp_path, heartbeat=0.02) as one:

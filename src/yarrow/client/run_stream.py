@@ -7,9 +7,10 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import Any, Protocol
 
-from grpc import StatusCode, aio
+from grpc import aio
 from msgspec import Struct
 
+from yarrow.client.event_stream import EventStream
 from yarrow.client.permission_prompts import PermissionPrompts, PermissionUI, open_prompts
 from yarrow.client.reconnection import ReconnectBackoff
 from yarrow.client.rpc_errors import parse_rpc_error
@@ -119,10 +120,6 @@ def _make_result(session: SessionInfo, end: pb.AgentEnd | None, *, denied: bool)
     return RunResult(session.session_id, reason, end.error.code, end.error.message, denied)
 
 
-MAX_SILENCE_SECONDS = 15.0
-"""Seconds of silence after which a connection with heartbeats counts as lost."""
-STATE_TIMEOUT_SECONDS = 10.0
-"""Timeout in seconds for GetState after a lost connection, before retrying."""
 ABORT_TIMEOUT_SECONDS = 5.0
 """Timeout in seconds for aborting a run that no longer has a viewer."""
 MAX_BUSY_TRIES = 4
@@ -139,84 +136,50 @@ class RunStream:
         self._stub = stub
         self._prompt = prompt
         self._prompt.message_id = str(uuid.uuid4())
-        self._backoff = ReconnectBackoff()
-        self._tries = 0
-        """Number of times the prompt was sent."""
-        self._is_accepted = False
-        """True once the service has accepted the prompt."""
         self._cursor = StreamCursor(prompt.session_id, prompt.message_id)
+        self._events = EventStream(stub, self._cursor, answers_permissions=prompt.options.answers_permissions)
 
     async def batches(self) -> AsyncGenerator[list[NamedEvent]]:
-        """Yield the events in the batches in which they arrive; the last event is the end of the run.
+        """Yield the events as `EventStream.follow` does; the last event is the end of the run.
 
-        If the end can no longer be read, a gap and an end with the error UNREACHABLE replace it. If the service closes
-        the stream early, no end is yielded. Raises `aio.AioRpcError` if the prompt is refused or the service is lost
-        for good.
+        Raises `aio.AioRpcError` if the prompt is refused or the service is lost for good.
         """
-        while True:
-            try:
-                # The stream of a prompt ends by itself; the stream of a session continues after the run.
-                resumes = self._is_accepted
-                call = await self._open()
-                try:
-                    while not (resumes and self._cursor.is_over) and (response := await self._read(call)) is not None:
-                        self._backoff.reset()
-                        if events := self._cursor.accept(response):
-                            yield events
-                finally:
-                    call.cancel()
-                if self._cursor.is_over and not self._cursor.has_ended:
-                    yield self._cursor.end_synthetically()
-            except aio.AioRpcError as error:
-                if not self._cursor.has_ended:
-                    await self._wait_to_retry(error)
-                    continue
+        call, first = await self._send_prompt()
+        if call is not None and first is None:
             return
+        async with aclosing(self._events.follow(call, first)) as batches:
+            async for batch in batches:
+                yield batch
 
     async def abort(self) -> None:
         """Abort the run, which no longer has a viewer."""
-        if self._cursor.has_begun and not self._cursor.has_ended:
+        if self._cursor.has_begun and not self._cursor.is_over:
             with suppress(aio.AioRpcError):
                 await self._stub.Abort(
                     pb.AbortRequest(session_id=self._prompt.session_id), timeout=ABORT_TIMEOUT_SECONDS
                 )
 
-    async def _open(self) -> "aio.UnaryStreamCall[Any, Any]":
-        """Start the run, or resume it after the last event read."""
-        session_id, options, cursor = self._prompt.session_id, self._prompt.options, self._cursor
-        if not self._is_accepted:
-            self._tries += 1
-            return self._stub.Prompt(self._prompt)
-        state = pb.GetStateRequest(session_id=session_id)
-        cursor.sync_with_state(await self._stub.GetState(state, timeout=STATE_TIMEOUT_SECONDS))
-        request = pb.StreamEventsRequest(
-            session_id=session_id,
-            after_sequence=cursor.sequence,
-            epoch=cursor.epoch,
-            batch=options.batch,
-            answers_permissions=options.answers_permissions,
-        )
-        return self._stub.StreamEvents(request)
+    async def _send_prompt(self) -> "tuple[aio.UnaryStreamCall[Any, Any] | None, pb.PromptResponse | None]":
+        """Send the prompt until it is accepted; return the stream of its run and the first response.
 
-    async def _read(self, call: "aio.UnaryStreamCall[Any, Any]") -> Any:
-        """Return the next response, or None at the end of the stream."""
-        try:
-            async with asyncio.timeout(MAX_SILENCE_SECONDS if self._cursor.has_heartbeats else None):
-                response = await call.read()
-        except TimeoutError:
-            sentence = f"the service has not responded for {MAX_SILENCE_SECONDS:g} s"
-            raise aio.AioRpcError(StatusCode.UNAVAILABLE, aio.Metadata(), aio.Metadata(), sentence) from None
-        if response is aio.EOF:
-            return None
-        self._is_accepted = True
-        return response
-
-    async def _wait_to_retry(self, error: aio.AioRpcError) -> None:
-        """Wait before the next attempt. Raises `error` if there is none."""
-        reason = parse_rpc_error(error).reason
-        if not self._is_accepted and self._tries > 1 and reason == "ALREADY_ACCEPTED":
-            self._is_accepted = self._cursor.is_replay = True
-        elif not self._is_accepted and 1 < self._tries <= MAX_BUSY_TRIES and reason == "BUSY":
-            await asyncio.sleep(BUSY_RETRY_SECONDS)
-        else:
-            await self._backoff.wait(error)
+        Without a stream, the response was lost and the run must be looked for in the events of the session.
+        """
+        backoff = ReconnectBackoff()
+        tries = 0
+        while True:
+            tries += 1
+            call = self._stub.Prompt(self._prompt)
+            try:
+                return call, await self._events.read(call)
+            except aio.AioRpcError as error:
+                reason = parse_rpc_error(error).reason
+                if tries > 1 and reason == "ALREADY_ACCEPTED":
+                    self._cursor.is_replay = True
+                    return None, None
+                if 1 < tries <= MAX_BUSY_TRIES and reason == "BUSY":
+                    await asyncio.sleep(BUSY_RETRY_SECONDS)
+                else:
+                    await backoff.wait(error)
+            except BaseException:  # cancellation: the call must not outlive its reader; re-raised
+                call.cancel()
+                raise

@@ -11,8 +11,8 @@ import pytest
 from doubles.house import House, kinds
 from doubles.reached import behind
 from doubles.relay import relay
+from yarrow.client import reconnection
 from yarrow.client.stub import make_stub
-from yarrow.client.tui import session_client as driver_module
 from yarrow.client.tui.session_client import SessionClient, SessionListener
 from yarrow.config.settings import ServiceSettings
 from yarrow.service.authentication import load_or_create_token, token_path_for
@@ -56,7 +56,7 @@ class Told:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver_module, "RECONNECT_SECONDS", (0.02, 0.05))
+    monkeypatch.setattr(reconnection, "BACKOFF_SECONDS", (0.02, 0.05))
 
 
 async def prompted(house: House, driver: SessionClient) -> None:

@@ -2,23 +2,29 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from functools import partial
 
-from grpc import StatusCode, aio
+from grpc import aio
 from msgspec import Struct
 
+from yarrow.client.event_stream import EventStream
 from yarrow.client.message_history import read_messages_after
 from yarrow.client.permission_texts import PermissionReply
-from yarrow.client.reconnection import retry_while_lost
+from yarrow.client.reconnection import ConnectionState, retry_while_lost
 from yarrow.client.session_setup import session_exists
-from yarrow.client.stream_cursor import make_synthetic_end
+from yarrow.client.stream_cursor import StreamCursor
 from yarrow.client.stub import Stub
 from yarrow.client.tui.history import SessionHistory, make_history
 from yarrow.v1 import agent_pb2 as pb
 
-RECONNECT_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
-"""Seconds before each attempt to follow a session again; the last value is repeated without limit."""
+_PROBLEMS: dict[ConnectionState, str] = {
+    "connected": "",
+    "reconnecting": "the service cannot be reached; reconnecting",
+    "deleted": "the session was deleted",
+    "unauthenticated": "the service has a new token; quit and attach again",
+}
+"""Messages about the connection, by its state."""
 
 
 class OpenSession(Struct, frozen=True):
@@ -54,16 +60,16 @@ class SessionClient:
     async def open_session(self, session_id: str) -> OpenSession:
         """Switch to a session and follow it from now on; a current run is replayed from its beginning."""
         await self.close()
-        fetch_state = await self.stub.GetState(pb.GetStateRequest(session_id=session_id))
+        state = await self.stub.GetState(pb.GetStateRequest(session_id=session_id))
         messages = [one async for one in read_messages_after(self.stub, session_id, "")]
         self.session_id = session_id
-        self.settings = fetch_state.settings
+        self.settings = state.settings
         self._queued = []
         # A current run is replayed from its beginning, and `reduce_history` drops what the session has recorded of it.
-        at = _StreamPosition(0 if fetch_state.run_id else fetch_state.sequence, fetch_state.epoch)
-        self._follow_task = asyncio.create_task(self._follow(session_id, at), name=f"events of {session_id}")
+        cursor = StreamCursor.from_state(state)
+        self._follow_task = asyncio.create_task(self._follow(cursor), name=f"events of {session_id}")
         self._follow_task.add_done_callback(self._listener.on_end)
-        return OpenSession(fetch_state, make_history(messages))
+        return OpenSession(state, make_history(messages))
 
     async def close(self) -> None:
         """Stop following the session."""
@@ -129,67 +135,12 @@ class SessionClient:
         async for _ in self.stub.RunTool(request):
             pass
 
-    async def _follow(self, session_id: str, at: "_StreamPosition") -> None:
-        tries = 0
-        while True:
-            try:
-                if tries:
-                    at = await self._reconnect(session_id, at)
-                async for response in self.stub.StreamEvents(at.make_request(session_id)):
-                    tries = 0
-                    events = [response.event, *response.more]
-                    at = at.advance(response.epoch, events)
-                    self._listener.on_events(events)
-                # The service released the session, as it does after a long idle time.
-                await self.stub.GetState(pb.GetStateRequest(session_id=session_id))
-            except aio.AioRpcError as error:
-                if error.code() is StatusCode.NOT_FOUND:
-                    self._listener.on_connection("the session was deleted")
-                    return
-                if error.code() is StatusCode.UNAUTHENTICATED:
-                    self._listener.on_connection("the service has a new token; quit and attach again")
-                    return
-                self._listener.on_connection("the service cannot be reached; reconnecting")
-            await asyncio.sleep(RECONNECT_SECONDS[min(tries, len(RECONNECT_SECONDS) - 1)])
-            tries += 1
+    async def _follow(self, cursor: StreamCursor) -> None:
+        stream = EventStream(self.stub, cursor, answers_permissions=True, is_patient=True, on_state=self._on_state)
+        with suppress(aio.AioRpcError):  # the state says why the stream ended
+            async with aclosing(stream.follow()) as batches:
+                async for batch in batches:
+                    self._listener.on_events([event for event, _ in batch])
 
-    async def _reconnect(self, session_id: str, at: "_StreamPosition") -> "_StreamPosition":
-        """Return the position to continue from after a lost connection; a run of a service restarted since is over."""
-        # This loads the session if it is not in memory.
-        state = await self.stub.GetState(pb.GetStateRequest(session_id=session_id))
-        self._listener.on_connection("")
-        if state.epoch == at.epoch:
-            return at
-        if at.run_id:
-            self._listener.on_events(make_synthetic_end(session_id, at.run_id))
-        return _StreamPosition(0 if state.run_id else state.sequence, state.epoch)
-
-
-class _StreamPosition(Struct, frozen=True):
-    """Position up to which the events of a session were read."""
-
-    sequence: int
-    epoch: str
-    run_id: str = ""
-    """Id of the current run; empty if there is none, or if none of its events was read yet."""
-
-    def make_request(self, session_id: str) -> pb.StreamEventsRequest:
-        """Return the request for the events that follow."""
-        return pb.StreamEventsRequest(
-            session_id=session_id,
-            after_sequence=self.sequence,
-            epoch=self.epoch,
-            batch=True,
-            answers_permissions=True,
-        )
-
-    def advance(self, epoch: str, events: Sequence[pb.AgentEvent]) -> "_StreamPosition":
-        """Return the position after some events."""
-        sequence, run_id = self.sequence, self.run_id
-        for event in events:
-            if event.HasField("gap"):
-                sequence = event.gap.last_sequence
-            elif event.sequence:
-                sequence = event.sequence
-                run_id = "" if event.HasField("agent_end") else event.run_id
-        return _StreamPosition(sequence, epoch or self.epoch, run_id)
+    def _on_state(self, state: ConnectionState) -> None:
+        self._listener.on_connection(_PROBLEMS[state])
