@@ -16,9 +16,8 @@ from yarrow.config.permission_mode import PermissionMode
 from yarrow.message import Message, Role, Text, ToolCall
 from yarrow.policy.permission.path_rules import ToolKind
 from yarrow.policy.workspace import Refused
-from yarrow.tool.access import OTHER_ACCESS, Access, get_access
 from yarrow.tool.arguments import make_schema
-from yarrow.tool.base import Done, Progress, Result, Tool, ToolContext, ToolFailed
+from yarrow.tool.base import OTHER_ACCESS, Access, Done, Progress, Result, Tool, ToolContext, ToolFailed, get_access
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.registry import ToolRegistry
 

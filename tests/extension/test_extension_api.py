@@ -10,7 +10,7 @@ from extending import Say, Shout, extended
 from msgspec import Meta, Struct
 
 from yarrow.extension.api import Yarrow
-from yarrow.tool.access import Access
+from yarrow.tool.base import Access
 
 
 def attempt(register: Callable[[Yarrow], None]) -> str:
@@ -41,7 +41,7 @@ def test_a_hook_has_a_known_name_and_a_function(name: Any, function: Any, told: 
 @pytest.mark.parametrize(
     ("access", "told"),
     [
-        ("file", "must be a yarrow.tool.access.Access"),
+        ("file", "must be a yarrow.tool.base.Access"),
         (Access.file("where"), "the unknown argument 'where'; the arguments are text"),
     ],
 )

@@ -17,7 +17,7 @@ from yarrow.config.project import HARMLESS_KEYS
 from yarrow.config.settings import BUILT_IN_PROVIDERS, ProviderSettings, Settings
 from yarrow.config.validation import MAX_NUMBER
 from yarrow.prompt.commands import MAX_EXPANDED_CHARACTERS, TEMPLATE_KIND
-from yarrow.prompt.document import MAX_DOCUMENT_BYTES, MAX_FRONT_MATTER_BYTES
+from yarrow.prompt.resources import MAX_DOCUMENT_BYTES, MAX_FRONT_MATTER_BYTES
 from yarrow.prompt.skills import MAX_LIST_BYTES, SKILL_KIND
 from yarrow.prompt.system_prompt import MAX_CONTEXT_BYTES, MAX_CONTEXT_FILE_BYTES
 

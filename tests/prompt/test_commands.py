@@ -17,7 +17,7 @@ from yarrow.prompt.commands import (
     list_commands,
     split_words,
 )
-from yarrow.prompt.document import MAX_DOCUMENT_BYTES
+from yarrow.prompt.resources import MAX_DOCUMENT_BYTES
 from yarrow.prompt.untrusted import wrap_untrusted
 
 

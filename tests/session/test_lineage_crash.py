@@ -16,10 +16,9 @@ from yarrow.errors import StorageError
 from yarrow.message import Image, Message, Opaque, Role, StopReason, Text, Thinking, ThinkingLevel, ToolCall, Usage
 from yarrow.session.catalog import flatten_tree
 from yarrow.session.disk import Disk
-from yarrow.session.head import read_head
 from yarrow.session.line import UnknownRecord, encode_line, seal
 from yarrow.session.manager import SessionManager
-from yarrow.session.reader import load_session
+from yarrow.session.reader import load_session, read_head
 from yarrow.session.record import Change, Compaction, Header, Queued, Record, Undelivered
 from yarrow.session.state import SessionState, fold_records
 

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tool_calls import Outcome, call, names_in
 
-from yarrow.tool.text_edit import EditMismatch, TextEdit, apply_edits
+from yarrow.tool.edit import EditMismatch, TextEdit, apply_edits
 
 
 async def edit(ws: Path, data: bytes | str, *edits: tuple[Any, ...], dry_run: bool = False) -> tuple[Outcome, bytes]:

@@ -18,8 +18,7 @@ from yarrow.event.events import Notice
 from yarrow.message import ToolCall
 from yarrow.policy.executed_paths import FileState, NestedFiles, changed_paths, is_executed, snapshot
 from yarrow.policy.permission.path_rules import ToolKind
-from yarrow.tool.access import Access
-from yarrow.tool.base import CommandEffects, Done, Progress, Result, ToolContext
+from yarrow.tool.base import Access, CommandEffects, Done, Progress, Result, ToolContext
 from yarrow.tool.paths import format_path, locate, quote_path
 
 if TYPE_CHECKING:

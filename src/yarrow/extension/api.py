@@ -14,8 +14,8 @@ from yarrow.agent.hooks import ContributedCommand, Hook, HookName
 from yarrow.extension.host import ExtensionHost
 from yarrow.extension.providers import ProviderFactory
 from yarrow.extension.tools import ExtensionTool, ToolOffer, check_arguments
-from yarrow.prompt.document import to_one_line
-from yarrow.tool.access import Access, get_access
+from yarrow.prompt.resources import to_one_line
+from yarrow.tool.base import Access, get_access
 
 HookFunction = Callable[..., "dict[str, Any] | None | Awaitable[dict[str, Any] | None]"]
 """Receives the payload and, if it accepts two arguments, the context; returns the changed payload or None."""
@@ -240,7 +240,7 @@ def _check_access(tool: ExtensionTool, name: str) -> Access:
     """Return what a tool accesses. Raises TypeError and ValueError if the declaration is invalid."""
     declared: object = getattr(tool, "access", None)
     if declared is not None and not isinstance(declared, Access):
-        raise TypeError(f"access of the tool {name} must be a yarrow.tool.access.Access, as in Access.file('path')")
+        raise TypeError(f"access of the tool {name} must be a yarrow.tool.base.Access, as in Access.file('path')")
     access = get_access(tool)
     try:
         access.check(tool.arguments)

@@ -70,8 +70,7 @@ def load_extensions(
     points, warnings = find_entry_points()
     if not (points or files or functions):
         return LoadedExtensions(Contributions(no_contributions().hooks, warnings=tuple(warnings)), (), None)
-    from yarrow.extension.assembly import ContributionAssembly
-    from yarrow.extension.sources import from_entry_point, from_file, from_function, list_origins
+    from yarrow.extension.assembly import ContributionAssembly, from_entry_point, from_file, from_function, list_origins
 
     if on_first is not None:
         on_first()

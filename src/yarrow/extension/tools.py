@@ -9,9 +9,8 @@ import msgspec
 from msgspec import Struct, inspect
 
 from yarrow.extension.host import ExtensionError, ExtensionHost
-from yarrow.tool.access import Access
 from yarrow.tool.arguments import make_schema
-from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
+from yarrow.tool.base import Access, Done, Progress, Result, ToolContext, ToolFailed
 
 T = TypeVar("T", bound=Struct)
 
@@ -91,7 +90,7 @@ MAX_PREVIEW_SECONDS = 30.0
 class ExtensionTool(Protocol):
     """A `yarrow.tool.base.Tool` whose `preview` is optional.
 
-    The optional `access`, a `yarrow.tool.access.Access`, declares what the tool accesses.
+    The optional `access`, a `yarrow.tool.base.Access`, declares what the tool accesses.
     """
 
     @property

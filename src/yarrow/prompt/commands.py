@@ -7,15 +7,19 @@ from typing import Literal
 from msgspec import Struct
 
 from yarrow.errors import Code, InvalidArgument, LimitExceeded
-from yarrow.prompt.document import (
+from yarrow.prompt.resources import (
     MAX_DOCUMENT_BYTES,
     MAX_FRONT_MATTER_BYTES,
+    RESOURCE_NAME,
     Document,
+    Resource,
+    ResourceKind,
     UnusableDocument,
+    limit_warnings,
+    list_resources,
     read_document,
     to_one_line,
 )
-from yarrow.prompt.resources import RESOURCE_NAME, Resource, ResourceKind, limit_warnings, list_resources
 from yarrow.prompt.session_directories import SessionDirectories, format_path
 from yarrow.prompt.skills import SKILL_KIND, read_skills
 from yarrow.prompt.untrusted import wrap_untrusted

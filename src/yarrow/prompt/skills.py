@@ -4,8 +4,15 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.prompt.document import MAX_FRONT_MATTER_BYTES, UnusableDocument, read_document, to_one_line
-from yarrow.prompt.resources import Resource, ResourceKind, list_resources
+from yarrow.prompt.resources import (
+    MAX_FRONT_MATTER_BYTES,
+    Resource,
+    ResourceKind,
+    UnusableDocument,
+    list_resources,
+    read_document,
+    to_one_line,
+)
 from yarrow.prompt.session_directories import SessionDirectories, format_path
 
 SKILL_KIND = ResourceKind("skill", (".yarrow/skills", ".agents/skills"), ending="", file="SKILL.md", max_count=100)

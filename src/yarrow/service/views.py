@@ -23,11 +23,10 @@ from yarrow.service.translation import (
     to_usage,
 )
 from yarrow.session.catalog import flatten_tree
-from yarrow.session.head import SessionHead
 from yarrow.session.ids import milliseconds
 from yarrow.session.line import UnknownRecord
 from yarrow.session.manager import SessionManager
-from yarrow.session.reader import StoredSession
+from yarrow.session.reader import SessionHead, StoredSession
 from yarrow.session.record import Compaction, PermissionAnswered, PermissionAsked, Record
 from yarrow.session.state import ModelStats, SessionState, count_by_model, summarize_tool_call
 from yarrow.session.state import compute_stats as count

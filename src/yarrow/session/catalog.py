@@ -15,9 +15,8 @@ from yarrow.errors import InvalidArgument, NotFound, StorageError
 from yarrow.platform.real_path import real_path
 from yarrow.session.blobs import blob_folder_for
 from yarrow.session.disk import WriterLock
-from yarrow.session.head import SessionHead, find_last_name, read_head
 from yarrow.session.ids import is_valid_id
-from yarrow.session.reader import make_default_header
+from yarrow.session.reader import SessionHead, find_last_name, make_default_header, read_head
 
 MIN_ID_PART_CHARACTERS = 4
 """Minimum characters of a partial id."""

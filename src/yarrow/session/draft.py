@@ -13,9 +13,8 @@ from msgspec import Raw, Struct
 from yarrow.errors import StorageError
 from yarrow.message import Message
 from yarrow.session.blobs import read_blob
-from yarrow.session.head import MAX_HEAD_LINES
 from yarrow.session.line import UnknownRecord, encode_line, ensure_sealed, read_lines, seal
-from yarrow.session.reader import StoredRecord
+from yarrow.session.reader import MAX_HEAD_LINES, StoredRecord
 from yarrow.session.record import Header, Record
 from yarrow.session.redaction import NO_REDACTION, Redactor
 

@@ -13,8 +13,7 @@ from yarrow.session import catalog
 from yarrow.session.blobs import BlobFolder, blob_folder_for, read_blob
 from yarrow.session.disk import Disk, create_file, describe_os_error
 from yarrow.session.draft import SessionDraft
-from yarrow.session.head import SessionHead
-from yarrow.session.reader import StoredSession, load_session
+from yarrow.session.reader import SessionHead, StoredSession, load_session
 from yarrow.session.record import Header
 from yarrow.session.redaction import NO_REDACTION, Redactor
 from yarrow.session.store import SessionLog, SyncMode

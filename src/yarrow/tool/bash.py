@@ -18,8 +18,7 @@ from yarrow.policy.environment import child_environment, unsandboxed_environment
 from yarrow.policy.process import Command, Exit, LauncherError, run
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 from yarrow.policy.temp_dir import fallback_directory
-from yarrow.tool.access import Access
-from yarrow.tool.base import CommandEffects, Done, Progress, Result, ToolContext, ToolFailed
+from yarrow.tool.base import Access, CommandEffects, Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.paths import describe_os_error, locate, quote_path
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from msgspec import Struct
 from yarrow.platform import system
 from yarrow.policy.openat import open_beneath
 from yarrow.policy.workspace import Refused, Workspace
-from yarrow.tool.access import Access
-from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
+from yarrow.tool.base import Access, Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.directory_walk import walk
 from yarrow.tool.globs import Glob, describe_scope
 from yarrow.tool.hits import MAX_SEARCH_SECONDS

@@ -11,8 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.policy.workspace import Refused, Workspace
-from yarrow.tool.access import Access
-from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
+from yarrow.tool.base import Access, Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.globs import Glob, describe_scope
 from yarrow.tool.hits import MAX_SEARCH_SECONDS, MAX_SEARCHED_BYTES, FileHits, HitReport, SearchQuery
 from yarrow.tool.paths import describe_missing, describe_os_error, locate, make_prefix, quote_path

@@ -10,9 +10,8 @@ from msgspec import Struct
 
 from yarrow.message import ToolCall, ToolSpec
 from yarrow.policy.permission.path_rules import ToolKind
-from yarrow.tool.access import OTHER_ACCESS, Access, get_access
 from yarrow.tool.arguments import InvalidArguments, decode_arguments, make_schema
-from yarrow.tool.base import Done, Progress, Result, Tool, ToolContext, ToolFailed
+from yarrow.tool.base import OTHER_ACCESS, Access, Done, Progress, Result, Tool, ToolContext, ToolFailed, get_access
 from yarrow.tool.limits import MAX_PROGRESS_BYTES, limit_diff, limit_text, replace_unstorable, take_last_bytes
 
 Authorize = Callable[[Tool, Struct, ToolContext], Awaitable[ToolContext | ToolFailed]]

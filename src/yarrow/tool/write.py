@@ -5,8 +5,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from yarrow.tool.access import Access
-from yarrow.tool.base import Done, Progress, Result, ToolContext
+from yarrow.tool.base import Access, Done, Progress, Result, ToolContext
 from yarrow.tool.diff import make_unified_diff
 from yarrow.tool.file_change import ChangePlanner, FileChange, PlannedChange, apply_change, preview_change
 from yarrow.tool.file_content import decode_text

@@ -15,7 +15,7 @@ from yarrow.policy.permission.path_rules import ToolKind
 from yarrow.prompt.untrusted import wrap_untrusted
 from yarrow.provider.base import CompletionRequest
 from yarrow.session.record import Compaction
-from yarrow.tool.access import Access
+from yarrow.tool.base import Access
 from yarrow.tool.paths import format_path, locate
 from yarrow.tool.registry import DRY_RUN_NOTE, ToolRegistry
 

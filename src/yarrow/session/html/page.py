@@ -11,11 +11,10 @@ from markupsafe import Markup
 from msgspec import Struct
 
 from yarrow.message import Message, Role, Usage
-from yarrow.session.head import SessionHead, make_title
 from yarrow.session.html.blocks import format_tokens
 from yarrow.session.html.conversation import ConversationRenderer
 from yarrow.session.html.markup import Html, element, escape, format_size, reveal_controls, shorten, time_element
-from yarrow.session.reader import StoredSession
+from yarrow.session.reader import SessionHead, StoredSession, make_title
 from yarrow.session.record import Header
 from yarrow.session.redaction import Redactor
 from yarrow.session.state import SessionState, fold_records
