@@ -91,7 +91,7 @@ async def test_all_messages_stay_in_the_file() -> None:
     assert len(rig.agent.session.messages) == 8
 
 
-async def test_case_K_01_a_finished_run_is_not_continued() -> None:
+async def test_case_K_01_compaction_does_not_continue_a_finished_run() -> None:
     full = [{"text": "done"}, {"usage": {"input": 7900, "output": 10}}]
     rig = rig_of(full, window=8000)
     bodies = await rig.run("go")
@@ -101,7 +101,7 @@ async def test_case_K_01_a_finished_run_is_not_continued() -> None:
     assert end_of(bodies).reason is ev.EndReason.COMPLETED
 
 
-async def test_an_unknown_window_and_a_switched_off_compaction_never_compact() -> None:
+async def test_no_compaction_if_the_window_is_unknown_or_compaction_is_off() -> None:
     for window, settings in ((0, SMALL), (4000, CompactionSettings(enabled=False))):
         rig = rig_of(DONE, DONE, DONE, DONE, window=window, compaction=settings)
         await talked(rig, 4)
@@ -115,14 +115,14 @@ def counting(tokens: int, *turns: Any) -> Rig:
 
 
 @pytest.mark.parametrize("tokens", [9_000, 10**9], ids=["of several requests", "nonsense"])
-async def test_a_server_that_counts_too_much_ends_no_session(tokens: int) -> None:
+async def test_an_overcounting_server_does_not_end_the_session(tokens: int) -> None:
     rig = counting(tokens, DONE)
     for _ in range(2):
         assert end_of(await rig.run("go")).reason is ev.EndReason.COMPLETED
     assert compactions(rig) == []
 
 
-async def test_a_server_that_counted_right_refuses_itself() -> None:
+async def test_a_correctly_counting_server_rejects_the_request_itself() -> None:
     rig = counting(9_000, OVERFLOW)
     await rig.run("go")
     failure = end_of(await rig.run("on")).error
@@ -130,7 +130,7 @@ async def test_a_server_that_counted_right_refuses_itself() -> None:
     assert failure.code is Code.COMPACTION_INEFFECTIVE
 
 
-async def test_between_two_turns_there_is_one_compaction_at_most() -> None:
+async def test_at_most_one_compaction_between_two_turns() -> None:
     calls = [[call("echo", LONG[:6000] + str(number))] for number in range(6)]
     turns: list[Any] = []
     for one in calls:
@@ -143,7 +143,7 @@ async def test_between_two_turns_there_is_one_compaction_at_most() -> None:
 
 
 @pytest.mark.parametrize("refusal", [OVERSIZE, OVERFLOW], ids=["bytes", "tokens"])
-async def test_a_request_that_is_too_large_is_compacted_and_tried_once_more(refusal: Any) -> None:
+async def test_a_too_large_request_is_compacted_and_retried_once(refusal: Any) -> None:
     rig = rig_of(DONE, DONE, refusal, SUMMARY, SUMMARY, DONE, window=0)
     await talked(rig, 2)
     bodies = await rig.run(LONG)
@@ -158,7 +158,7 @@ async def test_a_request_that_is_too_large_is_compacted_and_tried_once_more(refu
 
 @pytest.mark.parametrize("refusal", [OVERSIZE, OVERFLOW], ids=["bytes", "tokens"])
 @pytest.mark.parametrize("window", [0, 8000])
-async def test_a_request_for_a_summary_that_is_too_large_is_parted(refusal: Any, window: int) -> None:
+async def test_a_too_large_summary_request_is_split(refusal: Any, window: int) -> None:
     rig = rig_of(DONE, DONE, DONE, refusal, refusal, *([SUMMARY] * 16), window=window)
     await talked(rig, 3)
     bodies = await rig.run(LONG)
@@ -170,7 +170,7 @@ async def test_a_request_for_a_summary_that_is_too_large_is_parted(refusal: Any,
     check_resumed(rig)
 
 
-async def test_requests_are_not_made_smaller_for_ever() -> None:
+async def test_shrinking_a_request_terminates() -> None:
     rig = rig_of(DONE, DONE, DONE, *([OVERSIZE] * 30), window=0)
     await talked(rig, 3)
     failure = end_of(await rig.run(LONG)).error
@@ -180,14 +180,14 @@ async def test_requests_are_not_made_smaller_for_ever() -> None:
     assert len(rig.provider.requests) == 4 + 1 + MAX_HALVINGS
 
 
-async def test_a_request_that_cannot_be_made_smaller_ends_in_what_the_server_said() -> None:
+async def test_a_request_that_cannot_shrink_fails_with_the_servers_error() -> None:
     rig = rig_of(OVERSIZE, window=0)
     failure = end_of(await rig.run("go")).error
     assert failure is not None
     assert (failure.code, failure.message) == (Code.REQUEST_TOO_LARGE, "too many bytes")
 
 
-async def test_a_second_overflow_ends_the_run_with_its_error() -> None:
+async def test_a_second_overflow_fails_the_run() -> None:
     rig = rig_of(DONE, DONE, OVERFLOW, SUMMARY, SUMMARY, OVERFLOW, window=0)
     await talked(rig, 2)
     bodies = await rig.run(LONG)
@@ -197,7 +197,7 @@ async def test_a_second_overflow_ends_the_run_with_its_error() -> None:
     assert len(compactions(rig)) == 1
 
 
-async def test_case_K_04_nothing_left_to_cut_is_one_typed_error() -> None:
+async def test_case_K_04_nothing_left_to_compact_is_one_typed_error() -> None:
     rig = rig_of(DONE, window=1200)
     rig.settings = type(rig.settings)(provider="scripted", model="m", system=LONG[:6000])
     bodies = await rig.run("hi")
@@ -208,7 +208,7 @@ async def test_case_K_04_nothing_left_to_cut_is_one_typed_error() -> None:
     assert rig.provider.requests == []
 
 
-async def test_case_K_05_a_summary_that_fails_changes_nothing() -> None:
+async def test_case_K_05_a_failed_summary_changes_nothing() -> None:
     broken = [{"error": {"code": "SERVER_ERROR", "message": "boom"}}]
     rig = rig_of(DONE, DONE, DONE, broken, broken, SUMMARY, DONE)
     await talked(rig, 3)
@@ -228,7 +228,7 @@ async def test_case_K_05_a_summary_that_fails_changes_nothing() -> None:
     check_resumed(rig)
 
 
-async def test_an_abort_while_the_summary_is_written_changes_nothing() -> None:
+async def test_an_abort_during_the_summary_changes_nothing() -> None:
     rig = rig_of(DONE, DONE, DONE, [{"text": "half"}, {"wait": "gate"}], SUMMARY, DONE)
     await talked(rig, 3)
     await rig.start(LONG)
@@ -244,7 +244,7 @@ async def test_an_abort_while_the_summary_is_written_changes_nothing() -> None:
     assert (await rig.run("next"))[-1] is not None
 
 
-async def test_a_window_too_small_to_keep_what_was_set_is_told_once_in_a_run() -> None:
+async def test_a_shrunk_keep_budget_is_reported_once_per_run() -> None:
     turns = [[call("echo", LONG[:4000] + str(number))] for number in range(4)]
     script: list[Any] = []
     for turn in turns:
@@ -266,7 +266,7 @@ async def compacted(rig: Rig, instructions: str = "") -> list[ev.Body]:
     return [event.body for event in events]
 
 
-async def test_by_hand_with_instructions() -> None:
+async def test_manual_compaction_with_instructions() -> None:
     rig = rig_of(DONE, DONE, DONE, SUMMARY, DONE, window=100_000)
     await talked(rig, 3)
     bodies = await compacted(rig, "Remember the foxes.")
@@ -280,7 +280,7 @@ async def test_by_hand_with_instructions() -> None:
     check_resumed(rig)
 
 
-async def test_by_hand_with_nothing_to_compact() -> None:
+async def test_manual_compaction_with_nothing_to_compact() -> None:
     rig = rig_of(DONE, window=100_000)
     await rig.run("hi")
     with pytest.raises(Precondition) as caught:
@@ -290,7 +290,7 @@ async def test_by_hand_with_nothing_to_compact() -> None:
     assert not rig.agent.busy
 
 
-async def test_by_hand_nothing_else_may_go_on() -> None:
+async def test_manual_compaction_excludes_other_operations() -> None:
     rig = rig_of(DONE, DONE, DONE, [{"wait": "gate"}, *SUMMARY], DONE, window=100_000)
     await talked(rig, 3)
     await rig.agent.compact("", rig.equipment)
@@ -308,7 +308,7 @@ async def test_by_hand_nothing_else_may_go_on() -> None:
 
 
 @pytest.mark.parametrize("soon", [True, False])
-async def test_by_hand_and_aborted(soon: bool) -> None:
+async def test_manual_compaction_can_be_aborted(soon: bool) -> None:
     rig = rig_of(DONE, DONE, DONE, [{"wait": "gate"}], DONE, DONE, window=100_000)
     await talked(rig, 3)
     await rig.agent.compact("", rig.equipment)
@@ -326,7 +326,7 @@ async def test_by_hand_and_aborted(soon: bool) -> None:
     assert not rig.log.held
 
 
-async def test_by_hand_on_a_full_disk() -> None:
+async def test_manual_compaction_on_a_full_disk() -> None:
     rig = rig_of(DONE, DONE, DONE, SUMMARY, DONE, window=100_000)
     await talked(rig, 3)
     rig.log.full_after = len(rig.log.records)
@@ -338,7 +338,7 @@ async def test_by_hand_on_a_full_disk() -> None:
     assert rig.agent.session.compaction is None
 
 
-async def test_hooks_change_the_instructions_and_are_told_the_end() -> None:
+async def test_hooks_change_the_instructions_and_receive_the_result() -> None:
     told: list[dict[str, Any]] = []
     rig = rig_of(DONE, DONE, DONE, SUMMARY, DONE)
     rig.hooks = hooks(

@@ -127,7 +127,7 @@ def test_laws_3_5_and_6_hold_for_any_run(
     asyncio.run(play(turns, actions, yields=yields, attempts=attempts))
 
 
-def test_an_abort_at_any_step_of_a_run_that_is_tried_again() -> None:
+def test_an_abort_at_any_step_of_a_retried_run() -> None:
     busy = {"error": {"code": "OVERLOADED", "message": "busy", "retryable": True}}
     tokens = {"usage": {"input": 5, "output": 2}}
     turns = [[tokens, busy], [{"text": "half"}, tokens, busy], [call("act"), tokens], [busy], [{"text": "ok"}, tokens]]

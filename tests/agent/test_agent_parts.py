@@ -14,7 +14,7 @@ from yarrow.event.events import AgentState, QueuedText, StateChange
 
 
 @given(st.lists(st.sampled_from(AgentState), max_size=12))
-def test_the_state_is_always_one_that_may_follow(wanted: list[AgentState]) -> None:
+def test_every_state_transition_is_allowed(wanted: list[AgentState]) -> None:
     told: list[StateChange] = []
     machine = StateMachine(told.append)
     now = AgentState.IDLE
@@ -35,7 +35,7 @@ def text(name: str, *, follow_up: bool = False) -> QueuedMessage:
     return QueuedMessage(QueuedText(name, name, follow_up), ())
 
 
-def test_what_could_not_be_delivered_is_at_the_head_again() -> None:
+def test_undelivered_texts_return_to_the_head_of_the_queue() -> None:
     queues = MessageQueue(ServiceSettings())
     queues.open()
     for one in (text("a"), text("b"), text("f", follow_up=True)):
@@ -55,7 +55,7 @@ def test_a_text_is_withdrawn_once() -> None:
     assert not queues.withdraw(one)
 
 
-async def test_a_step_runs_to_its_end_and_the_cancellation_strikes_then() -> None:
+async def test_a_shielded_step_completes_before_the_cancellation_is_delivered() -> None:
     gate = asyncio.Event()
     done: list[str] = []
 
@@ -80,7 +80,7 @@ async def test_a_step_runs_to_its_end_and_the_cancellation_strikes_then() -> Non
     assert done == ["step", "result"]
 
 
-async def test_a_steps_own_failure_is_the_callers() -> None:
+async def test_a_shielded_steps_exception_reaches_the_caller() -> None:
     async def step() -> None:
         await asyncio.sleep(0)
         raise ValueError("its own")
@@ -89,7 +89,7 @@ async def test_a_steps_own_failure_is_the_callers() -> None:
         await run_shielded(step())
 
 
-async def test_a_step_that_is_cancelled_itself_is_told() -> None:
+async def test_a_shielded_step_that_is_cancelled_itself_raises() -> None:
     async def step() -> None:
         raise asyncio.CancelledError
 

@@ -93,7 +93,7 @@ async def test_yes_runs_the_call() -> None:
         (PermissionDecision("no", "use make instead"), "the user denied it and said: use make instead"),
     ],
 )
-async def test_no_is_a_result_the_model_reads(given_: PermissionDecision, text: str) -> None:
+async def test_a_denial_is_a_result_for_the_model(given_: PermissionDecision, text: str) -> None:
     rig = rig_of([call("act", "a")])
     with rig.agent.questions.presence.connected():
         await rig.start()
@@ -107,7 +107,7 @@ async def test_no_is_a_result_the_model_reads(given_: PermissionDecision, text: 
     assert rig.provider.requests[1].messages[-1].text == result.text
 
 
-async def test_case_C_05_with_nobody_there_it_is_denied_at_once() -> None:
+async def test_case_C_05_without_a_client_it_is_denied_at_once() -> None:
     rig = rig_of([call("act", "a")])
     bodies = await rig.run()
     (question,) = told(bodies, ev.PermissionRequest)
@@ -118,7 +118,7 @@ async def test_case_C_05_with_nobody_there_it_is_denied_at_once() -> None:
     assert told(bodies, ev.AgentEnd)[0].reason is ev.EndReason.COMPLETED
 
 
-async def test_when_the_last_one_leaves_and_does_not_come_back_it_is_denied() -> None:
+async def test_it_is_denied_after_the_grace_period_of_the_last_client() -> None:
     rig = rig_of([call("act", "a")], [call("act", "b")])
     clock, presence = Clock(rig), rig.agent.questions.presence
     with presence.connected():
@@ -138,7 +138,7 @@ async def test_when_the_last_one_leaves_and_does_not_come_back_it_is_denied() ->
     assert clock.seconds == [TIMEOUT, MAX_ABSENCE_SECONDS, TIMEOUT]
 
 
-async def test_one_that_comes_back_in_time_is_still_asked() -> None:
+async def test_a_client_that_reconnects_in_time_is_still_asked() -> None:
     rig = rig_of([call("act", "a")])
     clock, presence = Clock(rig), rig.agent.questions.presence
     with presence.connected():
@@ -152,7 +152,7 @@ async def test_one_that_comes_back_in_time_is_still_asked() -> None:
     assert rig.act.ran == ["a"]
 
 
-async def test_what_is_asked_while_one_is_cut_off_waits_too() -> None:
+async def test_a_request_made_during_the_grace_period_waits_too() -> None:
     rig = rig_of([call("act", "a")])
     with rig.agent.questions.presence.connected():
         await rig.start()
@@ -162,7 +162,7 @@ async def test_what_is_asked_while_one_is_cut_off_waits_too() -> None:
     assert rig.act.ran == ["a"]
 
 
-async def test_nobody_is_waited_for_after_the_run_that_they_saw() -> None:
+async def test_the_grace_period_ends_with_the_run() -> None:
     rig = rig_of([call("act", "a")], ANSWER, [call("act", "b")])
     clock, presence = Clock(rig), rig.agent.questions.presence
     with presence.connected():
@@ -176,7 +176,7 @@ async def test_nobody_is_waited_for_after_the_run_that_they_saw() -> None:
     assert clock.seconds == [TIMEOUT, MAX_ABSENCE_SECONDS, TIMEOUT]
 
 
-async def test_time_runs_out() -> None:
+async def test_an_unanswered_request_times_out() -> None:
     rig = rig_of([call("act", "a")])
     rig.consent = PermissionConfig(timeout=7.0)
     clock = Clock(rig)
@@ -232,7 +232,7 @@ async def test_the_first_answer_counts() -> None:
     assert rig.act.ran == ["a"]
 
 
-async def test_for_the_session_calls_like_it_run() -> None:
+async def test_a_session_answer_allows_similar_calls() -> None:
     turns = [call("act", "a")], [call("act", "a"), call("act", "b")]
     rig = rig_of(*turns)
     with rig.agent.questions.presence.connected():
@@ -246,7 +246,7 @@ async def test_for_the_session_calls_like_it_run() -> None:
     assert rig.act.ran == ["a", "a"]
 
 
-async def test_always_is_kept_before_it_counts() -> None:
+async def test_always_is_stored_before_it_takes_effect() -> None:
     kept: list[AllowedCall] = []
     full = True
 
@@ -271,7 +271,7 @@ async def test_always_is_kept_before_it_counts() -> None:
 
 
 @pytest.mark.parametrize("fails", [True, False])
-async def test_time_runs_out_while_an_answer_is_kept(fails: bool) -> None:
+async def test_a_timeout_while_an_answer_is_stored(fails: bool) -> None:
     going, gate = asyncio.Event(), asyncio.Event()
 
     async def keep(one: AllowedCall) -> None:
@@ -300,7 +300,7 @@ async def test_time_runs_out_while_an_answer_is_kept(fails: bool) -> None:
     assert rig.act.ran == ([] if fails else ["a"])
 
 
-async def test_several_wait_at_once() -> None:
+async def test_several_requests_wait_at_once() -> None:
     rig = rig_of([call("echo", text, id=text) for text in "abc"], rules={"echo": "ask"})
     with rig.agent.questions.presence.connected():
         await rig.start()
@@ -312,27 +312,27 @@ async def test_several_wait_at_once() -> None:
     assert [(one.tool_call_id, one.is_error) for one in results(rig)] == [("a", True), ("b", False), ("c", False)]
 
 
-async def test_a_dry_run_asks_nothing_of_what_it_does_not_do() -> None:
+async def test_a_dry_run_does_not_ask_about_skipped_calls() -> None:
     rig = rig_of([call("act", "a")], dry_run=True)
     bodies = await rig.run()
     assert told(bodies, ev.PermissionRequest) == []
     assert "would do a" in results(rig)[0].text
 
 
-async def test_what_a_dry_run_does_is_decided_like_any_other() -> None:
+async def test_calls_that_a_dry_run_executes_are_authorized_as_usual() -> None:
     rig = rig_of([call("echo", "a")], rules={"echo": "deny"}, dry_run=True)
     await rig.run()
     assert "the rule 'echo'" in results(rig)[0].text
 
 
-async def test_a_wrong_call_is_not_asked_about() -> None:
+async def test_an_invalid_call_is_not_asked_about() -> None:
     rig = rig_of([call("nothing", "a"), {"call": {"name": "act", "arguments": {"texts": 1}}}])
     bodies = await rig.run()
     assert told(bodies, ev.PermissionRequest) == []
     assert all(result.is_error for result in results(rig))
 
 
-async def test_a_hook_that_refuses_needs_no_question() -> None:
+async def test_a_call_refused_by_a_hook_is_not_asked_about() -> None:
     rig = rig_of([call("act", "a")])
     rig.hooks = hooks(BeforeToolCall=lambda payload: payload | {"answer": {"text": "no acting", "isError": True}})
     bodies = await rig.run()
@@ -340,7 +340,7 @@ async def test_a_hook_that_refuses_needs_no_question() -> None:
     assert results(rig)[0].text == "no acting"
 
 
-async def test_what_the_disk_refuses_runs_nothing() -> None:
+async def test_a_request_that_cannot_be_recorded_runs_nothing() -> None:
     log = ListLog()
     rig = rig_of([call("act", "a")], log=log)
     log.full_after = 2  # the prompt and the answer
@@ -351,7 +351,7 @@ async def test_what_the_disk_refuses_runs_nothing() -> None:
     assert rig.act.ran == []
 
 
-async def test_an_answer_that_the_disk_refuses_is_no_answer() -> None:
+async def test_an_answer_that_cannot_be_recorded_does_not_count() -> None:
     log = ListLog()
     rig = rig_of([call("act", "a")], log=log)
     log.full_after = 3  # and the question
@@ -364,7 +364,7 @@ async def test_an_answer_that_the_disk_refuses_is_no_answer() -> None:
     assert rig.act.ran == []
 
 
-async def test_after_a_restart_what_waited_is_denied() -> None:
+async def test_pending_requests_are_denied_after_a_restart() -> None:
     first = rig_of([call("act", "a", id="c1"), call("act", "b", id="c2")])
     with first.agent.questions.presence.connected():
         await first.start()
@@ -401,9 +401,7 @@ STEPS = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(STEPS, st.lists(st.sampled_from(["act", "echo"]), min_size=1, max_size=4))
-async def test_whatever_happens_every_call_has_one_result_and_no_question_stays(
-    steps: list[str], names: list[str]
-) -> None:
+async def test_every_call_has_one_result_and_no_request_stays_open(steps: list[str], names: list[str]) -> None:
     calls = [call(name, str(index), id=f"c{index}") for index, name in enumerate(names)]
     rig = rig_of(calls, rules={"echo": "ask"})
     clock, questions = Clock(rig), rig.agent.questions

@@ -22,13 +22,13 @@ def ws(tmp_path: Path) -> Path:
     return tmp_path / "ws"
 
 
-async def test_inside_the_workspace_nothing_is_asked(ws: Path) -> None:
+async def test_nothing_is_asked_inside_the_workspace(ws: Path) -> None:
     rig = Real(ws, ("write", {"path": "a", "content": "x"}), ("read", {"path": "a"}), ("ls", {}))
     assert all("Not run" not in text for text in await rig.answered())
     assert (ws / "a").read_text() == "x"
 
 
-async def test_outside_a_yes_opens_this_one_call(ws: Path, tmp_path: Path) -> None:
+async def test_yes_outside_the_workspace_allows_only_this_call(ws: Path, tmp_path: Path) -> None:
     path = str(tmp_path / "out/a")
     rig = Real(ws, ("read", {"path": path}), ("read", {"path": "../out/a"}), ("write", {"path": path, "content": "x"}))
     first, second, third = await rig.answered("once", "no", "once")
@@ -37,7 +37,7 @@ async def test_outside_a_yes_opens_this_one_call(ws: Path, tmp_path: Path) -> No
     assert (tmp_path / "out/a").read_text() == "x", third
 
 
-async def test_for_the_session_the_directory_stays_open_to_that_tool(ws: Path, tmp_path: Path) -> None:
+async def test_a_session_answer_allows_the_directory_for_that_tool(ws: Path, tmp_path: Path) -> None:
     (tmp_path / "out/b").write_text("more\n")
     rig = Real(
         ws,
@@ -62,7 +62,7 @@ async def test_for_the_session_the_directory_stays_open_to_that_tool(ws: Path, t
         ("read", {"path": "a\0b"}),
     ],
 )
-async def test_what_the_fence_protects_is_not_asked_about(
+async def test_protected_paths_are_refused_without_asking(
     ws: Path, tmp_path: Path, tool: str, arguments: dict[str, Any]
 ) -> None:
     (ws / "link").symlink_to(tmp_path / "out")
@@ -74,13 +74,13 @@ async def test_what_the_fence_protects_is_not_asked_about(
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".env", "a"]
 
 
-async def test_bash_is_asked_without_a_sandbox_and_not_within(ws: Path) -> None:
+async def test_bash_asks_only_without_a_sandbox(ws: Path) -> None:
     command = {"command": "echo hi"}
     assert "denied" in (await Real(ws, ("bash", command)).answered("no"))[0]
     assert (await Real(ws, ("bash", command), contained=True).answered())[0].startswith("hi")
 
 
-async def test_the_same_command_and_no_other_stays_allowed(ws: Path) -> None:
+async def test_only_the_identical_command_stays_allowed(ws: Path) -> None:
     (ws / "sub").mkdir()
     calls = [{"command": "pwd"}, {"command": "pwd"}, {"command": "pwd "}, {"command": "pwd", "cwd": "sub"}]
     texts = await Real(ws, *(("bash", each) for each in calls)).answered("session", "no", "no")
@@ -107,7 +107,7 @@ async def test_the_question_shows_the_whole_call(ws: Path) -> None:
 
 
 @pytest.mark.parametrize("contained", [True, False])
-async def test_a_question_and_what_is_kept_of_it_say_whether_there_is_a_sandbox(ws: Path, contained: bool) -> None:
+async def test_a_request_and_its_record_state_whether_a_sandbox_is_used(ws: Path, contained: bool) -> None:
     kept: list[AllowedCall] = []
 
     async def keep(call: AllowedCall) -> None:
@@ -120,7 +120,7 @@ async def test_a_question_and_what_is_kept_of_it_say_whether_there_is_a_sandbox(
     assert kept == [AllowedCall("bash", "true", str(ws), uncontained=not contained)]
 
 
-async def test_outside_it_is_asked_by_what_the_settings_take_for_secrets(ws: Path, tmp_path: Path) -> None:
+async def test_outside_the_workspace_secret_names_of_the_settings_apply(ws: Path, tmp_path: Path) -> None:
     (tmp_path / "out/keys.pem").write_text("KEY=1")
     (tmp_path / "out/.env.test").write_text("PORT=1")
     rig = Real(

@@ -57,14 +57,14 @@ async def test_call_result_answer() -> None:
     assert (first.system, first.model, [tool.name for tool in first.tools]) == ("be good", "m", ["echo", "act"])
 
 
-async def test_read_only_calls_run_side_by_side_and_are_told_in_order() -> None:
+async def test_read_only_calls_run_in_parallel_and_are_emitted_in_order() -> None:
     rig = Rig([[call("echo", text, id=text) for text in "abc"], [{"text": "ok"}]])
     bodies = await rig.run()
     assert [body.tool_call_id for body in of_kind(bodies, ev.ToolOutput)] == ["a", "b", "c"]
     assert [message.tool_call_id for message in rig.messages if message.role is Role.TOOL] == ["a", "b", "c"]
 
 
-async def test_what_writes_runs_alone_and_in_order() -> None:
+async def test_writing_calls_run_sequentially() -> None:
     rig = Rig([[call("act", "1"), call("echo", "2"), call("act", "3")], [{"text": "ok"}]])
     bodies = await rig.run()
     assert rig.act.ran == ["1", "3"]
@@ -81,7 +81,7 @@ async def test_what_writes_runs_alone_and_in_order() -> None:
         ({"call": {"name": "act", "arguments": '{"text": "rm -rf build && ec'}}, "JSON"),
     ],
 )
-async def test_what_the_model_can_repair_is_an_error_result(step: dict[str, Any], expected: str) -> None:
+async def test_errors_the_model_can_correct_are_error_results(step: dict[str, Any], expected: str) -> None:
     rig = Rig([[step], [{"text": "ok"}]])
     bodies = await rig.run()
     (output,) = of_kind(bodies, ev.ToolOutput)
@@ -90,7 +90,7 @@ async def test_what_the_model_can_repair_is_an_error_result(step: dict[str, Any]
     assert end(bodies).reason is ev.EndReason.COMPLETED
 
 
-async def test_dry_run_skips_what_writes_and_says_what_it_would_do() -> None:
+async def test_dry_run_skips_writing_calls_and_previews_them() -> None:
     rig = Rig([[call("act", "x"), call("echo", "y")], [{"text": "ok"}]], dry_run=True)
     bodies = await rig.run()
     act, echo = of_kind(bodies, ev.ToolOutput)
@@ -100,7 +100,7 @@ async def test_dry_run_skips_what_writes_and_says_what_it_would_do() -> None:
     assert rig.act.ran == []
 
 
-async def test_thinking_is_told_only_when_it_is_on() -> None:
+async def test_thinking_is_emitted_only_when_it_is_on() -> None:
     turns = [[{"thinking": "hm"}, {"text": "42"}]]
     off, on = Rig(turns), Rig(turns, thinking=ThinkingLevel.MEDIUM)
     assert of_kind(await off.run(), ev.ThinkingDelta) == []
@@ -139,7 +139,7 @@ async def test_law_5_a_turn_without_text_or_calls_is_a_typed_error(steps: list[d
     assert end(await rig.run("again")).reason is ev.EndReason.COMPLETED
 
 
-async def test_a_stream_that_just_ends_is_not_an_answer() -> None:
+async def test_a_stream_without_a_stop_is_not_an_answer() -> None:
     class BreaksOff(ScriptedProvider):
         async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
             yield TextPiece("The answer is ")
@@ -153,7 +153,7 @@ async def test_a_stream_that_just_ends_is_not_an_answer() -> None:
     assert rig.messages[-1].incomplete
 
 
-async def test_an_endless_answer_is_cut_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_endless_answer_is_truncated_and_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_builder, "MAX_ANSWER_CHARACTERS", 10)
     rig = Rig([[{"text": "12345"}] * 100, [{"text": "ok"}]])
     bodies = await rig.run()
@@ -165,7 +165,7 @@ async def test_an_endless_answer_is_cut_and_kept(monkeypatch: pytest.MonkeyPatch
     assert end(await rig.run("again")).reason is ev.EndReason.COMPLETED
 
 
-async def test_a_failure_after_text_keeps_the_text_and_never_sends_it_back() -> None:
+async def test_a_failure_after_text_records_the_text_but_never_sends_it() -> None:
     rig = Rig([[{"text": "Half an ans"}, {"error": {"code": "SERVER_ERROR", "message": "gone"}}], [{"text": "ok"}]])
     await rig.run()
     assert rig.messages[-1].incomplete
@@ -183,7 +183,7 @@ async def test_a_failure_before_text_leaves_nothing_in_the_history() -> None:
     assert of_kind(bodies, ev.MessageEnd)[0].message_id == ""
 
 
-async def test_calls_of_a_cut_message_are_answered_and_not_run() -> None:
+async def test_calls_of_a_truncated_message_are_answered_but_not_run() -> None:
     rig = Rig([[call("act", "x"), {"error": {"code": "SERVER_ERROR", "message": "gone"}}], [{"text": "ok"}]])
     bodies = await rig.run()
     (output,) = of_kind(bodies, ev.ToolOutput)
@@ -193,7 +193,7 @@ async def test_calls_of_a_cut_message_are_answered_and_not_run() -> None:
 
 
 @pytest.mark.parametrize("stop", ["max_tokens", "context_window"])
-async def test_case_RA_18_a_run_whose_last_answer_was_cut_fails(stop: str) -> None:
+async def test_case_RA_18_a_run_whose_last_answer_was_truncated_fails(stop: str) -> None:
     rig = Rig([[{"text": "long"}, {"stop": stop}], [{"text": "er"}]])
     ended = end(await rig.run())
     assert (ended.reason, ended.error and ended.error.code) == (ev.EndReason.ERROR, "OUTPUT_LIMIT")
@@ -201,7 +201,7 @@ async def test_case_RA_18_a_run_whose_last_answer_was_cut_fails(stop: str) -> No
     assert [message.text for message in rig.messages if message.role is Role.ASSISTANT] == ["long", "er"]
 
 
-async def test_a_cut_answer_that_is_followed_by_another_is_no_failure() -> None:
+async def test_a_truncated_answer_followed_by_another_does_not_fail_the_run() -> None:
     rig = Rig([[{"text": "on "}, call("act", "x"), {"stop": "max_tokens"}], [{"text": "done"}]])
     assert end(await rig.run()).reason is ev.EndReason.COMPLETED
 
@@ -222,7 +222,7 @@ def pieces(text: str, size: int) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("size", [1_000, 37, 20_000])
 @pytest.mark.parametrize("kind", ["text", "thinking"])
-async def test_case_RA_17_text_that_is_repeated_without_end_ends_the_run(kind: str, size: int) -> None:
+async def test_case_RA_17_endlessly_repeated_text_ends_the_run(kind: str, size: int) -> None:
     spoken = [{kind: one["text"]} for one in pieces("Let me see. " + SENTENCE * 40_000, size)]
     rig = Rig([[*spoken, {"text": "x"}]])
     bodies = await rig.run()
@@ -232,7 +232,7 @@ async def test_case_RA_17_text_that_is_repeated_without_end_ends_the_run(kind: s
 
 
 @pytest.mark.parametrize("name", list(ANSWERS))
-async def test_tables_code_and_rules_of_like_lines_are_answers(name: str) -> None:
+async def test_tables_code_and_similar_lines_do_not_count_as_repetition(name: str) -> None:
     rig = Rig([pieces(ANSWERS[name], 611)])
     assert end(await rig.run()).reason is ev.EndReason.COMPLETED
 
@@ -244,7 +244,7 @@ async def test_the_turn_limit_ends_the_run() -> None:
     assert rig.act.ran == ["0", "1", "2"]
 
 
-async def test_the_same_call_with_the_same_result_is_noticed() -> None:
+async def test_the_same_call_with_the_same_result_is_detected_as_a_loop() -> None:
     rig = Rig([[call("act", "x")] for _ in range(9)])
     bodies = await rig.run()
     texts = [output.text for output in of_kind(bodies, ev.ToolOutput)]
@@ -252,13 +252,13 @@ async def test_the_same_call_with_the_same_result_is_noticed() -> None:
     assert end(bodies).reason is ev.EndReason.LOOP_DETECTED
 
 
-async def test_other_results_or_arguments_start_the_count_anew() -> None:
+async def test_other_results_or_arguments_reset_the_loop_count() -> None:
     rig = Rig([[call("act", "x")], [call("act", "x")], [call("act", "y")], [call("act", "x")], [{"text": "ok"}]])
     bodies = await rig.run()
     assert not any("same call" in output.text for output in of_kind(bodies, ev.ToolOutput))
 
 
-async def test_a_steer_comes_after_the_tools_and_before_the_next_model_call() -> None:
+async def test_a_steer_is_delivered_after_the_tools_before_the_next_model_call() -> None:
     rig = Rig([[call("act", "1"), call("act", "2")], [{"expect": {"contains": "use B"}}, {"text": "ok"}]])
     rig.act.gate = asyncio.Event()
     await rig.start()
@@ -282,7 +282,7 @@ async def test_a_steer_during_the_last_turn_is_answered() -> None:
     assert [delta.text for delta in of_kind(bodies, ev.TextDelta)] == ["a", "b"]
 
 
-async def test_follow_ups_come_one_at_a_time_when_the_run_would_end() -> None:
+async def test_follow_ups_are_delivered_one_at_a_time_when_the_run_would_end() -> None:
     rig = Rig([[{"wait": "w"}, {"text": "a"}], [{"text": "b"}], [{"text": "c"}]])
     await rig.start()
     for text in ("one", "two"):
@@ -293,7 +293,7 @@ async def test_follow_ups_come_one_at_a_time_when_the_run_would_end() -> None:
     assert delivered == [[], ["one"], ["two"]]
 
 
-async def test_texts_are_refused_when_no_run_takes_them() -> None:
+async def test_texts_are_rejected_without_an_active_run() -> None:
     rig = Rig([[{"text": "a"}]])
     with pytest.raises(Precondition) as refused:
         await rig.agent.steer((Text("x"),))
@@ -303,7 +303,7 @@ async def test_texts_are_refused_when_no_run_takes_them() -> None:
         await rig.agent.steer((Text("x"),), follow_up=True)
 
 
-async def test_waiting_texts_are_bounded() -> None:
+async def test_queued_texts_are_bounded() -> None:
     rig = Rig([[{"wait": "w"}, {"text": "a"}]])
     await rig.start()
     for number in range(LIMITS.queued_texts):
@@ -314,7 +314,7 @@ async def test_waiting_texts_are_bounded() -> None:
     assert len(end(await rig.finish()).undelivered) == LIMITS.queued_texts
 
 
-async def test_a_second_prompt_is_refused_while_one_runs() -> None:
+async def test_a_second_prompt_is_rejected_during_a_run() -> None:
     rig = Rig([[{"wait": "w"}, {"text": "a"}]])
     await rig.start()
     with pytest.raises(Precondition) as refused:
@@ -353,7 +353,7 @@ async def test_case_A_01_abort_while_a_tool_runs() -> None:
     assert end(await rig.run("and now?")).reason is ev.EndReason.COMPLETED
 
 
-async def test_abort_hands_back_what_waits() -> None:
+async def test_abort_returns_queued_texts() -> None:
     rig = Rig([[call("act", "1")]])
     rig.act.gate = asyncio.Event()
     await rig.start()
@@ -392,7 +392,7 @@ async def test_a_full_disk_ends_the_run_with_a_typed_error() -> None:
     assert not log.held
 
 
-async def test_a_disk_that_refuses_at_the_very_end_leaves_no_session_busy() -> None:
+async def test_a_disk_error_at_the_very_end_leaves_the_session_idle() -> None:
     log = ListLog()
     log.full_at_release = True
     rig = Rig([[{"text": "a"}], [{"text": "b"}]], log=log)
@@ -403,7 +403,7 @@ async def test_a_disk_that_refuses_at_the_very_end_leaves_no_session_busy() -> N
     assert end(await rig.run("again")).reason is ev.EndReason.COMPLETED
 
 
-async def test_a_steer_that_the_disk_refuses_is_not_accepted() -> None:
+async def test_a_steer_that_cannot_be_recorded_is_rejected() -> None:
     log = ListLog()
     rig = Rig([[{"wait": "w"}, {"text": "a"}]], log=log)
     await rig.start()

@@ -66,7 +66,7 @@ def names(context: Context) -> list[str]:
 HISTORY = [said("u1"), said("a1", role=Role.ASSISTANT), said("u2"), said("a2", role=Role.ASSISTANT)]
 
 
-def test_without_a_compaction_all_is_sent() -> None:
+def test_without_a_compaction_everything_is_sent() -> None:
     assert names(context_of(fold_records(STATE, HISTORY))) == ["u1", "a1", "u2", "a2"]
 
 
@@ -83,7 +83,7 @@ def test_without_a_compaction_all_is_sent() -> None:
     ],
     ids=["kept", "nothing kept", "split", "split, nothing kept", "first turn split", "names nothing", "names a later"],
 )
-def test_a_summary_then_what_was_kept_then_what_came_after(record: Compaction, sent: list[str]) -> None:
+def test_the_summary_precedes_kept_and_later_messages(record: Compaction, sent: list[str]) -> None:
     context = context_of(fold_records(STATE, [*HISTORY, record, said("u3")]))
     assert names(context) == sent
     summary = context.sent().messages[0]
@@ -91,7 +91,7 @@ def test_a_summary_then_what_was_kept_then_what_came_after(record: Compaction, s
     assert summary.text.startswith("<!-- yarrow-summary -->\nthe gist\n")
 
 
-def test_a_meter_gives_the_same_context_while_the_session_goes_on() -> None:
+def test_the_token_counter_matches_a_recount_as_the_session_grows() -> None:
     meter, state, compacted_at = TokenCounter(), STATE, 0
     for record in [*HISTORY, compaction("u2"), said("u3"), compaction("a2", split=True), compaction("u3"), said("u4")]:
         state = apply_record(state, record)
@@ -118,7 +118,7 @@ def test_a_meter_gives_the_same_context_while_the_session_goes_on() -> None:
         ("🌍\ud800", 1, 3),
     ],
 )
-def test_texts_are_estimated_by_what_they_are_made_of(text: str, least: int, most: int) -> None:
+def test_texts_are_estimated_by_character_class(text: str, least: int, most: int) -> None:
     assert least <= text_tokens(text) <= most
 
 
@@ -128,7 +128,7 @@ TOKENS = st.sampled_from(
 
 
 @given(st.lists(TOKENS, max_size=30).map("".join), st.lists(TOKENS, max_size=30).map("".join))
-def test_two_texts_are_estimated_as_their_parts(one: str, two: str) -> None:
+def test_the_estimate_of_two_texts_is_the_sum_of_both(one: str, two: str) -> None:
     assert 0 <= text_tokens(one) <= len(one)
     assert abs(text_tokens(f"{one} | {two}") - text_tokens(one) - text_tokens(two)) <= 4
 
@@ -136,13 +136,13 @@ def test_two_texts_are_estimated_as_their_parts(one: str, two: str) -> None:
 @pytest.mark.parametrize(
     "text", ["a" * 2_000_000, "a1" * 1_000_000, " " * 2_000_000, ("a" * 23 + "-") * 80_000, "[User]\n" * 250_000]
 )
-def test_no_text_takes_long(text: str) -> None:
+def test_estimating_any_text_is_fast(text: str) -> None:
     begin = time.process_time()
     assert text_tokens(text) > 0
     assert time.process_time() - begin < 5  # a quadratic one takes hours
 
 
-def test_a_message_is_its_blocks() -> None:
+def test_a_message_is_estimated_as_its_blocks() -> None:
     call = ToolCall("c", "read", '{"path": "a.py"}')
     blocks: tuple[Block, ...] = (Text("some text"), Thinking("hm"), call)
     message = Message(id="x", role=Role.ASSISTANT, content=blocks, timestamp=LATER)
@@ -150,14 +150,14 @@ def test_a_message_is_its_blocks() -> None:
     assert message_tokens(replace(message, incomplete=True)) == 0
 
 
-def test_case_K_07_a_picture_is_a_flat_number() -> None:
+def test_case_K_07_an_image_has_a_fixed_estimate() -> None:
     picture = Message(id="u", role=Role.USER, content=(Image("image/png", "A" * 4_000_000),), timestamp=LATER)
     assert IMAGE_TOKENS == 1600
     assert IMAGE_TOKENS <= message_tokens(picture) < IMAGE_TOKENS + 10
     assert used([picture], ContextBudget("p", "m", 200_000, 1_000)) < 3_000
 
 
-def test_what_goes_with_every_request_is_counted() -> None:
+def test_the_fixed_part_of_requests_is_counted() -> None:
     tool = ToolSpec("read", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
     assert fixed_tokens("be good", (tool,)) > fixed_tokens("be good", ()) > 0
 
@@ -183,7 +183,7 @@ PIECES = (
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12))
-def test_runs_of_each_class_are_counted_where_they_begin_and_end(pieces: Sequence[str]) -> None:
+def test_character_runs_are_counted_at_their_boundaries(pieces: Sequence[str]) -> None:
     text = "".join(pieces)
     dense = re.findall(r"(?<![A-Za-z0-9])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{24,}", text)
     rest = re.sub(r"(?<![A-Za-z0-9])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{24,}", " ", text)
@@ -204,7 +204,7 @@ def test_runs_of_each_class_are_counted_where_they_begin_and_end(pieces: Sequenc
 # ---- tokens used
 
 
-def test_what_a_compaction_left_out_is_never_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compacted_messages_are_never_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[str] = []
 
     def counting(message: Message) -> int:
@@ -227,7 +227,7 @@ def test_what_a_compaction_left_out_is_never_counted(monkeypatch: pytest.MonkeyP
     )
 
 
-def test_the_last_report_and_an_estimate_of_what_follows() -> None:
+def test_the_count_is_the_last_report_plus_an_estimate() -> None:
     history = [said("u1"), answered("a1", Usage(input=900, output=20, cache_read=300)), said("u2")]
     meter = TokenCounter()
     tokens = used(history, meter=meter)
@@ -250,24 +250,24 @@ def test_the_last_report_and_an_estimate_of_what_follows() -> None:
         "an answer larger than the window",
     ],
 )
-def test_what_cannot_be_believed_is_estimated(answer: Message) -> None:
+def test_implausible_reports_are_replaced_by_an_estimate(answer: Message) -> None:
     history = [said("u1"), answer, said("u2")]
     assert used(history) == FRAME.fixed + sum(map(message_tokens, history))
 
 
-def test_a_cut_answer_is_passed_over() -> None:
+def test_an_incomplete_answer_is_skipped() -> None:
     good = answered("a1", Usage(input=2_000, output=10))
     cut = replace(answered("a2", Usage(input=9_000, output=10)), incomplete=True)
     assert used([said("u1"), good, cut]) == 2_010
 
 
-def test_a_report_from_before_a_compaction_is_void() -> None:
+def test_a_report_from_before_a_compaction_is_ignored() -> None:
     history = [said("u1"), answered("a1", Usage(input=9_000))]
     context = context_of(fold_records(STATE, [*history, compaction("a1")]))
     assert TokenCounter().used(context, FRAME) < 1_100
 
 
-def test_a_model_is_corrected_by_what_it_reports() -> None:
+def test_estimates_are_calibrated_by_the_models_reports() -> None:
     meter = TokenCounter()
     history = [said("u1", "word " * 1_000), answered("a1", Usage(input=3_000))]
     used(history, meter=meter)
@@ -277,7 +277,7 @@ def test_a_model_is_corrected_by_what_it_reports() -> None:
     assert meter.ratios.of("p", "other") == 1
 
 
-def test_a_report_is_learnt_once() -> None:
+def test_a_report_calibrates_only_once() -> None:
     meter = TokenCounter()
     history = [said("u1"), answered("a1", Usage(input=1_100)), said("u2"), answered("a2", Usage(input=2_400))]
     used(history[:2], meter=meter)
@@ -295,7 +295,7 @@ def test_ratios_stay_within_bounds(reports: list[tuple[int, int]]) -> None:
     assert all(0.7 <= ratios.of("p", str(number)) <= 2.5 for number in range(3))
 
 
-def test_the_model_not_used_for_longest_is_forgotten() -> None:
+def test_the_least_recently_used_calibration_is_evicted() -> None:
     ratios = TokenCalibration()
     for number in range(TokenCalibration.MODELS + 1):
         ratios.learn(ContextBudget("p", str(number), 0, 0), reported=2, estimated=1)
@@ -324,7 +324,7 @@ MESSAGES = st.lists(
 
 
 @given(MESSAGES, st.integers(0, 3_000))
-def test_what_is_remembered_is_what_would_be_counted_anew(messages: list[Message], fixed: int) -> None:
+def test_cached_counts_equal_a_recount(messages: list[Message], fixed: int) -> None:
     meter, frame, state = TokenCounter(), ContextBudget("p", "m", 0, fixed), STATE
     for message in messages:
         state = apply_record(state, message)

@@ -28,7 +28,7 @@ def notices(bodies: list[ev.Body]) -> list[str]:
     return [body.text for body in bodies if isinstance(body, ev.Notice)]
 
 
-async def test_every_place_of_a_run_is_told_in_its_order() -> None:
+async def test_hooks_are_called_at_every_point_of_a_run_in_order() -> None:
     seen: list[tuple[str, Payload, Payload]] = []
 
     def watch(payload: Payload, about: Payload) -> None:
@@ -87,7 +87,7 @@ async def test_a_hook_may_change_any_field_of_the_request() -> None:
     assert [message.text for message in request.messages] == ["go"]
 
 
-async def test_a_tool_that_a_hook_took_off_the_list_is_not_run() -> None:
+async def test_a_tool_that_a_hook_removed_is_not_run() -> None:
     def without_act(request: Payload) -> Payload:
         return request | {"tools": [tool for tool in request["tools"] if tool["name"] != "act"]}
 
@@ -97,7 +97,7 @@ async def test_a_tool_that_a_hook_took_off_the_list_is_not_run() -> None:
     assert "Unknown tool 'act'" in next(m.text for m in rig.messages if m.role is Role.TOOL)
 
 
-async def test_hooks_run_in_order_and_each_sees_what_the_one_before_it_left() -> None:
+async def test_hooks_run_in_order_and_each_receives_the_previous_result() -> None:
     def one(request: Payload) -> Payload:
         return request | {"system": request["system"] + "1"}
 
@@ -114,7 +114,7 @@ async def test_hooks_run_in_order_and_each_sees_what_the_one_before_it_left() ->
     assert len(rig.provider.requests[0].messages) == 1
 
 
-async def test_the_system_prompt_the_note_and_the_context_are_for_one_request_alone() -> None:
+async def test_changed_system_prompt_note_and_context_apply_to_one_request() -> None:
     turn = 0
 
     def system(payload: Payload) -> Payload:
@@ -154,7 +154,7 @@ async def test_input_is_changed_before_it_is_recorded() -> None:
     assert [m.text for m in rig.messages if m.role is Role.USER] == ["GO prompt", "TURN steer", "THEN followUp"]
 
 
-async def test_input_that_a_hook_empties_stays_as_it_was() -> None:
+async def test_input_that_a_hook_empties_stays_unchanged() -> None:
     rig = rig_with([[{"text": "a"}]], hooks(ModifyInput=lambda payload: payload | {"text": " "}))
     await rig.run("keep me")
     assert rig.messages[0].text == "keep me"
@@ -173,7 +173,7 @@ async def test_a_hook_answers_in_place_of_a_tool() -> None:
     assert outputs == [("one", False), ("not today", True)]
 
 
-async def test_a_call_that_cannot_be_run_is_asked_of_no_hook() -> None:
+async def test_hooks_are_not_called_for_a_call_that_cannot_run() -> None:
     asked: list[Payload] = []
     rig = rig_with([[call("act", arguments="{broken")], [{"text": "done"}]], hooks(BeforeToolCall=asked.append))
     bodies = await rig.run()
@@ -215,7 +215,7 @@ BAD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-async def test_a_bad_hook_costs_a_notice_and_nothing_else(name: str) -> None:
+async def test_a_failing_hook_only_causes_a_notice(name: str) -> None:
     after: list[Payload] = []
     rig = rig_with([[{"text": "a"}]], hooks(BeforeProviderRequest=[BAD[name], after.append]))
     bodies = await rig.run()
@@ -229,14 +229,14 @@ async def test_a_bad_hook_costs_a_notice_and_nothing_else(name: str) -> None:
     assert bodies[-1].reason is ev.EndReason.COMPLETED
 
 
-async def test_an_unknown_key_is_told_with_the_keys_there_are() -> None:
+async def test_an_unknown_key_is_reported_with_the_valid_keys() -> None:
     rig = rig_with([[{"text": "a"}]], hooks(BeforeProviderRequest=BAD["an unknown key"]))
     (said,) = notices(await rig.run())
     assert "'max_tokens'" in said
     assert "maxTokens" in said
 
 
-async def test_a_slow_hook_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_hook_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seam, "HOOK_SECONDS", 0.01)
     never = asyncio.Event()
 
@@ -248,7 +248,7 @@ async def test_a_slow_hook_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> No
     assert "it took more than 0.01 s" in said
 
 
-async def test_a_huge_result_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_huge_result_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seam, "MAX_RESULT", 1000)
     rig = rig_with([[{"text": "a"}]], hooks(ModifySystemPrompt=lambda _: {"system": "x" * 1000}))
     (said,) = notices(await rig.run())
@@ -256,7 +256,7 @@ async def test_a_huge_result_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> No
     assert rig.provider.requests[0].system == "be good"
 
 
-async def test_a_hook_that_always_fails_is_switched_off_once_and_told() -> None:
+async def test_a_hook_that_always_fails_is_disabled_with_one_notice() -> None:
     called = 0
 
     def fails(_payload: Payload) -> None:
@@ -272,7 +272,7 @@ async def test_a_hook_that_always_fails_is_switched_off_once_and_told() -> None:
     assert said[-1].startswith("TurnStart hook fails is off")
 
 
-async def test_a_hook_that_fails_now_and_then_stays_on() -> None:
+async def test_a_hook_that_fails_occasionally_stays_enabled() -> None:
     called = 0
 
     def sometimes(_payload: Payload) -> None:
@@ -305,7 +305,7 @@ async def test_an_abort_while_a_hook_looks_at_a_message_answers_its_calls() -> N
 
 
 @pytest.mark.parametrize("name", ["ModifyInput", "AgentStart", "BeforeProviderRequest", "TurnStart", "BeforeToolCall"])
-async def test_an_abort_in_any_hook_ends_the_run_and_the_agent_takes_the_next_prompt(name: str) -> None:
+async def test_an_abort_in_any_hook_ends_the_run_and_the_next_prompt_works(name: str) -> None:
     inside, release = asyncio.Event(), asyncio.Event()
 
     async def waits(_payload: Payload) -> None:
@@ -327,7 +327,7 @@ async def test_an_abort_in_any_hook_ends_the_run_and_the_agent_takes_the_next_pr
     assert isinstance((await rig.run("next"))[-1], ev.AgentEnd)
 
 
-async def test_two_sessions_share_hooks_without_mixing_what_they_are_told() -> None:
+async def test_two_sessions_share_hooks_without_mixing_payloads() -> None:
     told: dict[str, list[str]] = {"a": [], "b": []}
     lock = threading.Lock()
 
@@ -347,7 +347,7 @@ def ev_text(text: str) -> Any:
     return Text(text)
 
 
-async def test_a_guard_that_fails_refuses_the_call_however_often_it_failed() -> None:
+async def test_a_failing_guard_hook_refuses_the_call_every_time() -> None:
     def guard(_payload: Payload) -> None:
         raise ValueError("out of order")
 

@@ -108,7 +108,7 @@ RULES: list[dict[str, str]] = [
 @pytest.mark.parametrize("mode", list(PermissionMode))
 @pytest.mark.parametrize("level", ["workspace", "strict"])
 @pytest.mark.parametrize("dry_run", [False, True])
-async def test_no_command_leaves_the_sandbox_unasked(
+async def test_no_command_leaves_the_sandbox_without_asking(
     tmp_path: Path, mode: PermissionMode, level: str, dry_run: bool
 ) -> None:
     earlier = {
@@ -134,9 +134,7 @@ async def test_no_command_leaves_the_sandbox_unasked(
 
 
 @pytest.mark.parametrize("answer", ["session", "always"])
-async def test_an_answer_spares_the_question_for_exactly_this_command_and_directory(
-    tmp_path: Path, answer: str
-) -> None:
+async def test_an_answer_applies_to_exactly_this_command_and_directory(tmp_path: Path, answer: str) -> None:
     (tmp_path / "sub").mkdir()
     inside: dict[str, Any] = {}
     calls = [inside, OUT, OUT, {**OUT, "cwd": "sub"}, {**OUT, "command": f"{COMMAND} "}, {**OUT, "timeout": 5}]
@@ -145,14 +143,14 @@ async def test_an_answer_spares_the_question_for_exactly_this_command_and_direct
     assert rig.left == [False, True, True, True]
 
 
-async def test_an_answer_for_the_session_inside_does_not_open_the_outside(tmp_path: Path) -> None:
+async def test_a_session_answer_inside_the_sandbox_does_not_apply_outside(tmp_path: Path) -> None:
     rig = Boxed(tmp_path, {}, OUT, {}, rules={"bash": "ask"}, permissions=AUTO)
     questions = await rig.answered("session", "no")
     assert [question.outside for question in questions] == [False, True]
     assert rig.left == [False, False]
 
 
-async def test_a_link_that_leads_elsewhere_since_it_was_allowed_is_asked_about_again(tmp_path: Path) -> None:
+async def test_a_directory_symlink_changed_since_it_was_allowed_is_asked_about_again(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     (tmp_path / "link").symlink_to("a")
@@ -186,7 +184,7 @@ async def test_the_question_shows_directory_and_reason_on_one_line_without_keys(
     ],
 )
 @pytest.mark.parametrize("level", ["off", "workspace", "strict"])
-async def test_a_call_without_a_fit_reason_is_refused_before_anybody_is_asked(
+async def test_a_call_without_a_valid_reason_is_refused_without_asking(
     tmp_path: Path, level: str, arguments: dict[str, Any], said: str
 ) -> None:
     rig = Boxed(tmp_path, arguments, level=level, permissions=AUTO)
@@ -206,7 +204,7 @@ async def test_without_a_sandbox_it_changes_nothing(tmp_path: Path, mode: Permis
         assert rig.left == [False]
 
 
-async def test_nobody_there_is_told_as_such(tmp_path: Path) -> None:
+async def test_a_denial_without_a_client_states_its_cause(tmp_path: Path) -> None:
     rig = Boxed(tmp_path, OUT, permissions=AUTO)
     await rig.answered(client=False)
     (result,) = results(rig)
@@ -223,7 +221,7 @@ async def test_nobody_there_is_told_as_such(tmp_path: Path) -> None:
         ({"permissions": AUTO, "level": "strict"}, "commands cannot leave the strict sandbox"),
     ],
 )
-async def test_each_refusal_says_its_cause(tmp_path: Path, settings: dict[str, Any], said: str) -> None:
+async def test_each_denial_states_its_cause(tmp_path: Path, settings: dict[str, Any], said: str) -> None:
     rig = Boxed(tmp_path, OUT, **settings)
     assert await rig.answered() == []
     assert said in results(rig)[0].text
@@ -231,7 +229,7 @@ async def test_each_refusal_says_its_cause(tmp_path: Path, settings: dict[str, A
         assert f"in {tmp_path}:\n{COMMAND}" in results(rig)[0].text
 
 
-async def test_a_person_who_runs_it_is_not_asked_and_obeys_the_mode(tmp_path: Path) -> None:
+async def test_the_users_own_command_is_not_asked_about_and_obeys_the_mode(tmp_path: Path) -> None:
     for level, mode, runs in [("workspace", ASK, True), ("strict", ASK, False), ("workspace", PLAN, False)]:
         rig = Boxed(tmp_path, level=level, permissions=mode)
         call = ToolCall("c1", "bash", json.dumps({"command": COMMAND, **OUT}))

@@ -57,7 +57,7 @@ NAMES = [
 
 @pytest.mark.parametrize("rules", RULES, ids=str)
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_closed_file_is_not_had_by_any_name(ws: Path, rules: dict[str, str], name: str) -> None:
+async def test_a_denied_file_is_inaccessible_by_any_name(ws: Path, rules: dict[str, str], name: str) -> None:
     path = name.format(ws=ws)
     for tool, arguments in (
         ("read", {"path": path}),
@@ -73,7 +73,7 @@ async def test_a_closed_file_is_not_had_by_any_name(ws: Path, rules: dict[str, s
 
 @pytest.mark.usefixtures("_searching")
 @pytest.mark.parametrize("rules", RULES, ids=str)
-async def test_a_search_from_above_leaves_out_what_is_closed(ws: Path, rules: dict[str, str]) -> None:
+async def test_a_search_from_a_parent_omits_denied_paths(ws: Path, rules: dict[str, str]) -> None:
     found = await outcome(ws, "grep", {"pattern": "4711"}, rules)
     assert "open/plan" in found
     assert HIDDEN not in found
@@ -85,7 +85,7 @@ async def test_a_search_from_above_leaves_out_what_is_closed(ws: Path, rules: di
 
 
 @pytest.mark.parametrize("rules", RULES, ids=str)
-async def test_the_names_in_a_closed_directory_are_not_listed(ws: Path, rules: dict[str, str]) -> None:
+async def test_names_in_a_denied_directory_are_not_listed(ws: Path, rules: dict[str, str]) -> None:
     for tool in ("ls", "read"):
         for path in ("secret", "way", "secret/deep"):
             assert "Not run: denied by the rule" in await outcome(ws, tool, {"path": path}, rules)
@@ -95,7 +95,7 @@ async def test_the_names_in_a_closed_directory_are_not_listed(ws: Path, rules: d
         assert "left out: denied by" in names[-1]
 
 
-async def test_what_a_rule_asks_about_is_left_out_from_above_and_open_to_who_was_asked(ws: Path) -> None:
+async def test_ask_paths_are_omitted_from_searches_but_open_once_allowed(ws: Path) -> None:
     rules = {"read(secret/**)": "ask"}
     assert HIDDEN not in await outcome(ws, "grep", {"pattern": "4711"}, rules)
     rig = Real(ws, ("grep", {"pattern": "4711", "path": "secret"}), ("ls", {"path": "way"}), rules=rules)
@@ -104,7 +104,7 @@ async def test_what_a_rule_asks_about_is_left_out_from_above_and_open_to_who_was
     assert "plan" in listed.splitlines()
 
 
-async def test_what_is_allowed_is_the_real_path_alone(ws: Path, tmp_path: Path) -> None:
+async def test_auto_rules_apply_only_to_the_real_path(ws: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/a").write_text(HIDDEN)
     (ws / "door").symlink_to(tmp_path / "out")
@@ -112,7 +112,7 @@ async def test_what_is_allowed_is_the_real_path_alone(ws: Path, tmp_path: Path) 
     assert HIDDEN not in text
 
 
-async def test_a_dry_run_shows_nothing_of_what_is_closed(ws: Path) -> None:
+async def test_a_dry_run_shows_nothing_of_denied_paths(ws: Path) -> None:
     for tool, arguments in (
         ("edit", {"path": "way/plan", "edits": [{"old": "the plan", "new": "a plan"}]}),
         ("write", {"path": "secret/plan", "content": "x"}),
@@ -125,21 +125,21 @@ async def test_a_dry_run_shows_nothing_of_what_is_closed(ws: Path) -> None:
 
 
 @pytest.mark.parametrize("cwd", ["secret", "way", "secret/deep", "open/../secret"])
-async def test_a_shell_does_not_begin_in_a_closed_directory(ws: Path, cwd: str) -> None:
+async def test_a_shell_does_not_start_in_a_denied_directory(ws: Path, cwd: str) -> None:
     rules = {"read(secret/**)": "deny", "bash": "auto"}
     text = await outcome(ws, "bash", {"command": "cat plan", "cwd": cwd}, rules)
     assert "is denied by the rule" in text
     assert HIDDEN not in text
 
 
-async def test_a_rule_that_only_keeps_from_writing_lets_read(ws: Path) -> None:
+async def test_a_rule_for_writing_permits_reading(ws: Path) -> None:
     rules = {"write(secret/**)": "deny"}
     assert HIDDEN in await outcome(ws, "read", {"path": "secret/plan"}, rules)
     edit = {"path": "way/plan", "edits": [{"old": "the", "new": "a"}]}
     assert "Not run: denied by the rule" in await outcome(ws, "edit", edit, rules)
 
 
-async def test_the_rules_are_kept_where_the_file_is_opened(ws: Path) -> None:
+async def test_the_rules_are_enforced_when_the_file_is_opened(ws: Path) -> None:
     """A link that is exchanged after the decision leads nowhere."""
     rig = Real(ws, ("read", {"path": "door"}), rules={"read(secret/**)": "deny", "read": "ask"})
     (ws / "door").symlink_to("open/plan")

@@ -32,7 +32,7 @@ def end(bodies: list[ev.Body]) -> ev.AgentEnd:
     return last
 
 
-async def test_three_more_tries_after_2_4_and_8_seconds_and_nothing_of_them_is_kept() -> None:
+async def test_three_retries_after_2_4_and_8_seconds_leave_no_trace() -> None:
     rig = Rig([[BUSY], [BUSY], [BUSY], [{"text": "fine"}]], retry=DEFAULT)
     bodies = await rig.run()
     assert end(bodies).reason is ev.EndReason.COMPLETED
@@ -41,7 +41,7 @@ async def test_three_more_tries_after_2_4_and_8_seconds_and_nothing_of_them_is_k
     assert [message.text for message in rig.messages] == ["go", "fine"]
 
 
-async def test_after_the_last_try_the_run_ends_with_its_error() -> None:
+async def test_after_the_last_retry_the_run_fails_with_its_error() -> None:
     rig = Rig([[BUSY]] * 5, retry=DEFAULT)
     bodies = await rig.run()
     failure = end(bodies).error
@@ -51,19 +51,19 @@ async def test_after_the_last_try_the_run_ends_with_its_error() -> None:
     assert [message.text for message in rig.messages] == ["go"]
 
 
-async def test_each_call_of_a_run_has_its_own_tries() -> None:
+async def test_each_model_call_has_its_own_retries() -> None:
     rig = Rig([[BUSY], [BUSY], [call("echo")], [BUSY], [BUSY], [BUSY], [{"text": "fine"}]], retry=DEFAULT)
     assert end(await rig.run()).reason is ev.EndReason.COMPLETED
     assert rig.waits == [2, 4, 2, 4, 8]
 
 
-async def test_tries_and_waits_can_be_set() -> None:
+async def test_retries_and_delays_are_configurable() -> None:
     rig = Rig([[BUSY]] * 5, retry=RetrySettings(attempts=1, base_delay=0.5))
     assert end(await rig.run()).reason is ev.EndReason.ERROR
     assert rig.waits == [0.5]
 
 
-async def test_what_was_shown_is_kept_as_incomplete_and_never_sent_back() -> None:
+async def test_emitted_text_is_recorded_as_incomplete_and_never_sent() -> None:
     rig = Rig([[{"text": "The answer"}, BUSY], [{"text": "fine"}]], retry=DEFAULT)
     bodies = await rig.run()
     assert end(bodies).reason is ev.EndReason.COMPLETED
@@ -87,7 +87,7 @@ async def test_thinking_alone_leaves_nothing() -> None:
     ("code", "tries"),
     [("EMPTY_RESPONSE", 2), ("MALFORMED_TOOL_CALL", 3), ("STREAM_TRUNCATED", 4), ("QUOTA", 1), ("AUTH", 1)],
 )
-async def test_how_often_depends_on_the_failure(code: str, tries: int) -> None:
+async def test_the_number_of_retries_depends_on_the_failure(code: str, tries: int) -> None:
     is_passing = tries > 3
     script = [[]] * 5 if code == "EMPTY_RESPONSE" else [failing(code, retryable=is_passing)] * 5
     rig = Rig(script, retry=DEFAULT)
@@ -97,7 +97,7 @@ async def test_how_often_depends_on_the_failure(code: str, tries: int) -> None:
     assert len(rig.provider.requests) == tries
 
 
-async def test_an_empty_answer_after_an_overload_has_its_own_try() -> None:
+async def test_an_empty_answer_after_an_overload_has_its_own_retry() -> None:
     rig = Rig([[BUSY], [], [{"text": "fine"}]], retry=DEFAULT)
     assert end(await rig.run()).reason is ev.EndReason.COMPLETED
     assert rig.waits == [2, 4]
@@ -111,13 +111,13 @@ async def test_failures_of_any_kind_count_together() -> None:
     assert len(rig.provider.requests) == 4
 
 
-async def test_blank_text_is_nothing_that_was_shown() -> None:
+async def test_blank_text_does_not_count_as_emitted() -> None:
     rig = Rig([[{"text": " \n"}, BUSY], [{"text": " "}], [{"text": "fine"}]], retry=DEFAULT)
     await rig.run()
     assert [message.text for message in rig.messages] == ["go", "fine"]
 
 
-async def test_a_wait_grows_to_a_minute_however_many_tries_there_are() -> None:
+async def test_the_delay_is_at_most_a_minute() -> None:
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -130,13 +130,13 @@ async def test_a_wait_grows_to_a_minute_however_many_tries_there_are() -> None:
     assert waits[-1] == MAX_WAIT_SECONDS
 
 
-async def test_case_P_24_a_wait_that_is_asked_for_is_obeyed() -> None:
+async def test_case_P_24_a_requested_delay_is_respected() -> None:
     rig = Rig([failing("RATE_LIMIT", retry_after=7.5), [{"text": "fine"}]], retry=DEFAULT)
     assert end(await rig.run()).reason is ev.EndReason.COMPLETED
     assert rig.waits == [7.5]
 
 
-async def test_case_P_24_a_wait_of_a_day_fails_at_once_and_says_so() -> None:
+async def test_case_P_24_a_requested_delay_of_a_day_fails_at_once() -> None:
     rig = Rig([failing("RATE_LIMIT", retry_after=86_400.0), [{"text": "fine"}]], retry=DEFAULT)
     failure = end(await rig.run()).error
     assert failure is not None
@@ -144,7 +144,7 @@ async def test_case_P_24_a_wait_of_a_day_fails_at_once_and_says_so() -> None:
     assert rig.waits == []
 
 
-async def test_case_P_24_an_abort_during_the_wait_works_at_once() -> None:
+async def test_case_P_24_an_abort_during_the_delay_takes_effect_at_once() -> None:
     rig = Rig([[BUSY], [{"text": "never"}]], retry=DEFAULT)
     rig.wait_gate = asyncio.Event()
     await rig.start()
@@ -156,7 +156,7 @@ async def test_case_P_24_an_abort_during_the_wait_works_at_once() -> None:
     assert len(rig.provider.requests) == 1
 
 
-async def test_a_steer_during_the_wait_goes_with_the_next_try() -> None:
+async def test_a_steer_during_the_delay_is_sent_with_the_retry() -> None:
     rig = Rig([[BUSY], [{"text": "fine"}]], retry=DEFAULT)
     rig.wait_gate = asyncio.Event()
     await rig.start()
@@ -168,7 +168,7 @@ async def test_a_steer_during_the_wait_goes_with_the_next_try() -> None:
     assert [message.text for message in rig.provider.requests[1].messages] == ["go", "and this"]
 
 
-async def test_the_turns_of_a_run_count_failed_tries() -> None:
+async def test_failed_attempts_count_as_turns() -> None:
     rig = Rig([[BUSY]] * 5, retry=DEFAULT, max_turns=2)
     failure = end(await rig.run()).error
     assert failure is not None
@@ -176,7 +176,7 @@ async def test_the_turns_of_a_run_count_failed_tries() -> None:
 
 
 @pytest.mark.parametrize("chance", [0.0, 0.5, 0.999])
-async def test_waits_are_a_little_longer_and_never_shorter(chance: float) -> None:
+async def test_jitter_only_lengthens_delays(chance: float) -> None:
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -188,7 +188,7 @@ async def test_waits_are_a_little_longer_and_never_shorter(chance: float) -> Non
     assert waits == [least * (1 + JITTER * chance) for least in (2, 4, 8)]
 
 
-async def test_the_summary_of_a_compaction_is_tried_again() -> None:
+async def test_a_failed_summary_is_retried() -> None:
     turns = [[{"text": "word " * 400}], [{"text": "word " * 400}], [BUSY], [{"text": "## Goal\nnotes"}]]
     rig = Rig(turns, retry=DEFAULT, compaction=CompactionSettings(keep_recent_tokens=10))
     rig.window = 8000
@@ -200,7 +200,7 @@ async def test_the_summary_of_a_compaction_is_tried_again() -> None:
     assert any(isinstance(record, Compaction) for record in rig.log.records)
 
 
-async def test_a_summary_without_text_is_asked_for_once_more() -> None:
+async def test_an_empty_summary_is_retried_once() -> None:
     turns = [[{"text": "word " * 400}], [{"text": "word " * 400}], [], [{"text": "## Goal\nnotes"}]]
     rig = Rig(turns, retry=DEFAULT, compaction=CompactionSettings(keep_recent_tokens=10))
     rig.window = 8000
@@ -212,7 +212,7 @@ async def test_a_summary_without_text_is_asked_for_once_more() -> None:
     assert any(isinstance(record, Compaction) for record in rig.log.records)
 
 
-async def test_a_compaction_that_fails_is_not_tried_again_as_a_call_of_the_run() -> None:
+async def test_a_failed_compaction_is_not_retried_as_a_model_call() -> None:
     rig = Rig(
         [[{"text": "word " * 400}], *[[BUSY]] * 20],
         retry=DEFAULT,
@@ -226,7 +226,7 @@ async def test_a_compaction_that_fails_is_not_tried_again_as_a_call_of_the_run()
     assert rig.waits == [2, 4, 8]
 
 
-async def test_a_summary_that_overflows_is_written_once_more_for_the_window_that_was_told() -> None:
+async def test_an_overflowing_summary_is_retried_for_the_reported_window() -> None:
     overflow = failing("CONTEXT_OVERFLOW", retryable=False, context_window=800)
     rig = Rig(
         [[{"text": "word " * 400}], overflow, [{"text": "## Goal\nnotes"}], [{"text": "fine"}]],
@@ -242,14 +242,14 @@ async def test_a_summary_that_overflows_is_written_once_more_for_the_window_that
     assert rig.waits == []
 
 
-async def test_case_P_26_a_stop_that_nobody_knows_is_told() -> None:
+async def test_case_P_26_an_unknown_stop_reason_is_reported() -> None:
     rig = Rig([[{"text": "fine"}, {"stop": "other"}]], retry=DEFAULT)
     bodies = await rig.run()
     assert [body.code for body in bodies if isinstance(body, ev.Notice)] == ["STOP_REASON"]
     assert [body.stop_reason for body in bodies if isinstance(body, ev.MessageEnd)] == [StopReason.OTHER]
 
 
-async def test_case_P_26_a_paused_message_is_sent_back_and_the_turn_goes_on() -> None:
+async def test_case_P_26_a_paused_message_is_sent_back_and_the_turn_continues() -> None:
     rig = Rig([[{"text": "I search"}, {"stop": "pause"}], [{"text": "found"}]], retry=DEFAULT)
     bodies = await rig.run()
     assert end(bodies).reason is ev.EndReason.COMPLETED
@@ -257,7 +257,7 @@ async def test_case_P_26_a_paused_message_is_sent_back_and_the_turn_goes_on() ->
     assert [message.text for message in rig.messages] == ["go", "I search", "found"]
 
 
-async def test_case_P_26_pauses_without_an_end_are_bounded() -> None:
+async def test_case_P_26_endless_pauses_are_bounded() -> None:
     rig = Rig([[{"text": "I search"}, {"stop": "pause"}]] * 30, retry=DEFAULT)
     failure = end(await rig.run()).error
     assert failure is not None

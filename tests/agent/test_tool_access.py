@@ -153,7 +153,7 @@ async def test_case_rs_a1_a_tool_of_an_extension_obeys_the_rules_of_read(tmp_pat
         assert "'read(secret/*)'" in closed
 
 
-async def test_a_rule_about_writing_leaves_reading_alone(tmp_path: Path) -> None:
+async def test_a_rule_for_writing_does_not_affect_reading(tmp_path: Path) -> None:
     ws = a_tree(tmp_path)
     rules = {"write(secret/*)": "deny", "patch": "auto"}
     for arguments, name in ((PathArguments, "path"), (FileArguments, "file")):
@@ -164,7 +164,7 @@ async def test_a_rule_about_writing_leaves_reading_alone(tmp_path: Path) -> None
         assert "'write(secret/*)'" in written
 
 
-async def test_a_rule_that_asks_is_asked_once_the_path_is_known(tmp_path: Path) -> None:
+async def test_an_ask_rule_applies_once_the_path_is_known(tmp_path: Path) -> None:
     ws = a_tree(tmp_path)
     rules = {"read(secret/*)": "ask"}
     rig = Real(ws, ("head", {"path": "secret/plan"}), tools=(Other(PathArguments),), rules=rules)
@@ -174,7 +174,7 @@ async def test_a_rule_that_asks_is_asked_once_the_path_is_known(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("arguments", [PathArguments, CommandArguments, FileArguments])
-async def test_a_tool_of_0_1_is_asked_about_as_it_was(tmp_path: Path, arguments: type[Struct]) -> None:
+async def test_a_tool_without_declared_access_is_asked_about(tmp_path: Path, arguments: type[Struct]) -> None:
     """A sandbox does not contain it, its path may be no path, and rules and answers name its arguments as JSON."""
     ws = a_tree(tmp_path)
     (name,) = arguments.__struct_fields__
@@ -196,7 +196,7 @@ async def test_a_declared_path_outside_is_asked_about(tmp_path: Path) -> None:
     assert await Real(ws, ("head", {"file": "../out"}), tools=tools).answered("once") == ["far away"]
 
 
-async def test_a_declared_file_tool_writes_in_the_workspace_unasked(tmp_path: Path) -> None:
+async def test_a_declared_file_tool_writes_in_the_workspace_without_asking(tmp_path: Path) -> None:
     ws = a_tree(tmp_path)
     tools = (Other(FileArguments, read_only=False, access=Access.file("file")),)
     assert await Real(ws, ("head", {"file": "made"}), tools=tools).answered() == ["written"]
@@ -215,7 +215,7 @@ def test_access_without_a_declaration_follows_the_names_of_arguments() -> None:
     assert all(get_access(tool).declared for tool in BUILTIN_TOOLS)
 
 
-def test_access_that_names_no_argument_is_refused() -> None:
+def test_access_that_names_a_missing_argument_is_rejected() -> None:
     with pytest.raises(ValueError, match="'where'; the arguments are path"):
         Access.file("where").check(PathArguments)
 
