@@ -84,7 +84,7 @@ def refusal(*argv: str) -> str:
         (["x", "--version", "--help"], Arguments(show="version", words=("x",))),
     ],
 )
-def test_what_a_command_line_means(argv: list[str], expected: Arguments) -> None:
+def test_command_lines_are_parsed(argv: list[str], expected: Arguments) -> None:
     assert parse_arguments(argv) == expected
 
 
@@ -154,7 +154,7 @@ def test_what_a_command_line_means(argv: list[str], expected: Arguments) -> None
         ),
     ],
 )
-def test_what_a_mistake_is_told(argv: list[str], message: str) -> None:
+def test_invalid_command_lines_are_reported(argv: list[str], message: str) -> None:
     assert refusal(*argv) == message
 
 
@@ -167,7 +167,7 @@ def test_what_a_mistake_is_told(argv: list[str], message: str) -> None:
         (["--sandbox", "tight"], "strict"),
     ],
 )
-def test_a_mistake_names_what_is_right(argv: list[str], named: str) -> None:
+def test_an_error_suggests_the_nearest_valid_value(argv: list[str], named: str) -> None:
     assert named in refusal(*argv)
 
 
@@ -176,14 +176,14 @@ def test_a_mistake_names_what_is_right(argv: list[str], named: str) -> None:
         st.sampled_from(["-p", "serve", "x", "-c", "--json", "--", "@a", "-m", "a:b", "-", ""]) | st.text(max_size=4)
     )
 )
-def test_any_command_line_is_a_value_or_one_sentence(argv: list[str]) -> None:
+def test_any_command_line_is_parsed_or_a_one_line_error(argv: list[str]) -> None:
     with contextlib.suppress(UsageError):
         arguments = parse_arguments(argv)
         assert not (arguments.command == "serve" and arguments.has_prompt)
         assert not (arguments.list_models and arguments.has_prompt)
 
 
-def test_only_what_is_given_overrides_settings() -> None:
+def test_only_flags_that_are_set_override_settings() -> None:
     assert parse_arguments(["x"]).overrides() == {}
     argv = ["-m", "a/b:low", "--provider", "p", "--dry-run", "--sandbox", "off", "--session-dir", "/s"]
     assert parse_arguments(argv).overrides() == {
@@ -200,7 +200,7 @@ def test_only_what_is_given_overrides_settings() -> None:
     ("argv", "expected"),
     [([], False), (["--json"], False), (["-p"], False), (["-p", "x"], True), (["@f"], True), (["--", "x"], True)],
 )
-def test_whether_there_is_a_prompt(argv: list[str], expected: bool) -> None:
+def test_the_presence_of_a_prompt_is_detected(argv: list[str], expected: bool) -> None:
     assert parse_arguments(argv).has_prompt is expected
 
 
@@ -222,7 +222,7 @@ def test_the_help_names_every_flag_command_and_exit_code() -> None:
     assert all(f"\n  {code} " in text for code in (0, 1, 2, 3, 4, 5, 130))
 
 
-def test_the_help_fits_a_terminal_and_says_what_is_not_covered() -> None:
+def test_the_help_fits_a_terminal_and_mentions_the_sandbox() -> None:
     text = format_help()
     assert max(map(len, text.splitlines())) <= 112
     assert not any(line != line.rstrip() for line in text.splitlines())
@@ -230,7 +230,7 @@ def test_the_help_fits_a_terminal_and_says_what_is_not_covered() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_each_command_has_a_help_with_its_words(command: str) -> None:
+def test_each_command_has_help_with_its_subcommands(command: str) -> None:
     text = format_help(command)
     assert text.startswith(f"{COMMANDS[command][:1].upper()}{COMMANDS[command][1:]}\n")
     assert not [word for word in COMMAND_WORDS[command] if word not in text]
@@ -282,6 +282,6 @@ def test_reading_the_command_line_imports_nothing_heavy(statement: str) -> None:
     assert not imported_by(statement) & set(HEAVY)
 
 
-def test_version_does_without_the_parser() -> None:
+def test_version_does_not_import_the_parser() -> None:
     code = "from yarrow.cli.arguments import parse_arguments; parse_arguments(['--version'])"
     assert "argparse" not in imported_by(code)

@@ -74,14 +74,14 @@ def in_fish(world: World, line: str) -> list[str]:
 
 @pytest.mark.parametrize(("line", "offered"), OFFERED)
 @pytest.mark.parametrize("offers", [in_bash, in_fish])
-def test_what_is_offered(
+def test_completions_by_position(
     world: World, line: str, offered: list[str], offers: Callable[[World, str], list[str]]
 ) -> None:
     assert offers(world, line) == offered
 
 
 @pytest.mark.parametrize("offers", [in_bash, in_fish])
-async def test_a_saved_session_is_offered(world: World, offers: Callable[[World, str], list[str]]) -> None:
+async def test_a_saved_session_is_completed(world: World, offers: Callable[[World, str], list[str]]) -> None:
     assert (await world.run('"sessionId":"$(touch $HOME/run)"')).code == 0
     short = world.session_files()[0].stem[-8:]
     assert offers(world, f"yarrow -r {short[:3]}") == [short]
@@ -89,7 +89,7 @@ async def test_a_saved_session_is_offered(world: World, offers: Callable[[World,
     assert not (world.home / "run").exists()
 
 
-async def test_several_sessions_are_offered_with_what_they_are_about(world: World) -> None:
+async def test_sessions_are_completed_with_their_titles(world: World) -> None:
     for text in ("one `touch run` $(touch run)", "two; touch run"):
         assert (await world.run(text)).code == 0
     rows = (await world.run("sessions")).out.splitlines()
@@ -101,16 +101,14 @@ async def test_several_sessions_are_offered_with_what_they_are_about(world: Worl
     assert not (world.project / "run").exists()
 
 
-def test_fish_says_what_each_value_does(world: World) -> None:
+def test_fish_describes_each_value(world: World) -> None:
     told = lines(world, "fish", "--no-config", "-c", FISH, "yarrow --permissions ")
     assert [line.partition("\t")[0] for line in told] == ["auto", "ask", "deny", "plan"]
     assert told[-1] == "plan\tread-only tools only"
 
 
 @pytest.mark.parametrize("offers", [in_bash, in_fish])
-def test_a_model_whose_name_is_a_command_is_not_offered(
-    world: World, offers: Callable[[World, str], list[str]]
-) -> None:
+def test_a_model_named_like_a_command_is_not_completed(world: World, offers: Callable[[World, str], list[str]]) -> None:
     world.script([{"text": "ok"}], model="$(touch$IFS$HOME/run)")
     assert offers(world, "yarrow -m ") == []
     assert not (world.home / "run").exists()
@@ -139,7 +137,7 @@ def zsh(world: World) -> Iterator[Callable[[str, str], None]]:
         os.close(terminal)
 
 
-async def test_zsh_lists_sessions_with_what_they_are_about(world: World) -> None:
+async def test_zsh_lists_sessions_with_their_titles(world: World) -> None:
     for text in ("one `touch run` %F{red}", "two; touch run"):
         assert (await world.run(text)).code == 0
     one = next(row for row in (await world.run("sessions")).out.splitlines() if "one" in row)[:8]
@@ -181,13 +179,13 @@ def test_every_flag_and_command_is_in_the_script(name: str) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--completions", "csh"], ["--completions"], ["--completions", "bash", "hi"]])
-async def test_what_cannot_be_completed_is_said(world: World, arguments: list[str]) -> None:
+async def test_an_unsupported_shell_is_reported(world: World, arguments: list[str]) -> None:
     ended = await world.run(*arguments)
     assert (ended.code, ended.out) == (2, "")
     assert "completions" in ended.err
 
 
-def test_the_words_are_those_that_the_commands_take() -> None:
+def test_completed_subcommands_are_those_of_the_commands() -> None:
     assert list(COMMAND_WORDS) == list(COMMANDS)
     assert {command for command, words in COMMAND_WORDS.items() if words} | {"init"} == set(COMMANDS_WITH_WORDS)
     assert set(SESSION_ID_WORDS) == {*SESSION_COMMANDS, "delete"}
@@ -197,7 +195,7 @@ def test_the_words_are_those_that_the_commands_take() -> None:
 @pytest.mark.parametrize(
     "line", [f"{command} {word}" for command in COMMAND_WORDS for word in COMMAND_WORDS[command] if word != "pull"]
 )
-async def test_no_word_is_refused_as_unknown(world: World, line: str) -> None:
+async def test_no_completed_subcommand_is_rejected(world: World, line: str) -> None:
     world.environment["PATH"] = "/nonexistent"
     ended = await world.run(*line.split())
     assert " takes " not in ended.err

@@ -37,7 +37,7 @@ class Desk:
         (self.users / "config.json").write_text(json.dumps(content))
 
 
-def test_a_key_in_the_place_of_a_variables_name_is_not_shown(desk: "Desk", capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_key_in_place_of_a_variable_name_is_masked(desk: "Desk", capfd: pytest.CaptureFixture[str]) -> None:
     keys = {"a": "sk-proj-hunter2-0123456789", "b": "AIzaSyHunter2012345678901234567890123456", "c": "MY_Key"}
     desk.mine({"providers": {name: {"type": "openai", "apiKeyEnv": key} for name, key in keys.items()}})
     text = output(capfd) + output(capfd, "json")
@@ -97,7 +97,7 @@ def test_json_is_an_object_by_key(desk: Desk, capfd: pytest.CaptureFixture[str])
     assert found["maxTurns"] == {"value": 200, "origin": "default"}
 
 
-def test_nothing_of_a_file_steers_a_terminal(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
+def test_values_of_a_file_cannot_control_a_terminal(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
     odd = "\x1b[2J\x9b\u202e\x07"
     desk.mine({"model": odd, "providers": {odd: {"type": "openai", "headers": {odd: "x"}}}})
     desk.theirs.write_text(json.dumps({odd: 1}))
@@ -107,7 +107,7 @@ def test_nothing_of_a_file_steers_a_terminal(desk: Desk, capfd: pytest.CaptureFi
         assert (said.out + said.err).replace("\n", "").isprintable()
 
 
-def test_defaults_are_dimmed_on_a_terminal_alone(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_defaults_are_dimmed_only_on_a_terminal(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.mine({"model": "m"})
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -139,7 +139,7 @@ def test_the_schema_is_printed(desk: Desk, capfd: pytest.CaptureFixture[str]) ->
     assert not Draft202012Validator(schema).is_valid({"modle": "x"})
 
 
-def test_the_files_that_are_looked_at(
+def test_the_searched_files_are_listed(
     desk: Desk, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     below = desk.project / "below"
@@ -161,7 +161,7 @@ def test_the_files_that_are_looked_at(
     assert output(capfd, "files").splitlines()[2].endswith(": cannot be read")
 
 
-def test_in_home_the_users_file_is_no_projects(
+def test_in_the_home_the_users_file_is_not_a_projects(
     desk: Desk, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.mine({})
@@ -169,7 +169,7 @@ def test_in_home_the_users_file_is_no_projects(
     assert output(capfd, "files") == "user     ~/.yarrow/config.json: found\n"
 
 
-def test_notices_are_told_apart_from_the_values(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
+def test_notices_go_to_standard_error(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
     desk.theirs.write_text('{"model": "theirs"}')
     run_config([])
     said = capfd.readouterr()
@@ -177,7 +177,7 @@ def test_notices_are_told_apart_from_the_values(desk: Desk, capfd: pytest.Captur
     assert "theirs" not in said.out
 
 
-def test_mistakes(desk: Desk) -> None:
+def test_invalid_settings_are_reported(desk: Desk) -> None:
     with pytest.raises(UsageError, match=r"unexpected argument 'jsn'; usage: yarrow config \[json\|schema\|files\]"):
         run_config(["jsn"])
     desk.mine({"modle": 1})

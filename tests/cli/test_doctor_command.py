@@ -98,7 +98,7 @@ def settled(world: World, root: str, **more: Any) -> None:
 # ---- providers ----
 
 
-async def test_with_nothing_configured_the_ways_are_told(world: World) -> None:
+async def test_without_a_provider_the_options_are_listed(world: World) -> None:
     how = ("-c", NOTHING_FOUND + CALL.format(more=""))
     ended = await run(world, how=how)
     assert ended.code == 3
@@ -126,7 +126,7 @@ async def test_a_scripted_provider_works(world: World) -> None:
     assert not {"\x1b", "\t"} & set(ended.out)
 
 
-async def test_a_server_that_works_is_asked_for_no_answer(world: World) -> None:
+async def test_a_working_server_is_not_asked_for_an_answer(world: World) -> None:
     async with ChatServer(key=KEY) as server:
         server.pages["/v1/models"] = models("m", "n")
         settled(world, server.root, contextWindow=32768)
@@ -142,7 +142,7 @@ async def test_a_server_that_works_is_asked_for_no_answer(world: World) -> None:
 
 
 @pytest.mark.parametrize(("window", "said"), [(0, "unknown"), (4096, "4,096")])
-async def test_a_window_that_is_unknown_or_small_is_a_warning(world: World, window: int, said: str) -> None:
+async def test_an_unknown_or_small_window_is_a_warning(world: World, window: int, said: str) -> None:
     async with ChatServer() as server:
         server.pages["/v1/models"] = models("m")
         world.serve_by(server.root)
@@ -156,7 +156,7 @@ async def test_a_window_that_is_unknown_or_small_is_a_warning(world: World, wind
     assert "providers.mock.contextWindow" in checks["window"]["todo"]
 
 
-async def test_a_model_that_is_not_listed_is_a_warning_that_names_others(world: World) -> None:
+async def test_an_unlisted_model_is_a_warning_that_names_others(world: World) -> None:
     async with ChatServer() as server:
         server.pages["/v1/models"] = models("a\x1b[31m", "b", "c", "d")
         world.serve_by(server.root)
@@ -166,7 +166,7 @@ async def test_a_model_that_is_not_listed_is_a_warning_that_names_others(world: 
     assert "a\\x1b[31m, b, c and more" in checks["selected"]["todo"]
 
 
-async def test_no_model_is_named(world: World) -> None:
+async def test_a_missing_model_is_reported(world: World) -> None:
     async with ChatServer() as server:
         server.pages["/v1/models"] = models("a")
         world.configure({"providers": {"work": {"type": "openai", "baseUrl": server.root}}})
@@ -185,7 +185,7 @@ async def test_no_model_is_named(world: World) -> None:
     assert "-m" in checks["selected"]["todo"]
 
 
-async def test_a_server_without_a_list_of_models_answers_all_the_same(world: World) -> None:
+async def test_a_server_without_a_model_list_passes(world: World) -> None:
     async with ChatServer() as server:
         world.serve_by(server.root)
         code, checks = await seen(world)
@@ -205,7 +205,7 @@ async def test_a_wrong_key_names_the_variable_and_never_the_key(world: World) ->
     assert KEY not in json.dumps(checks) + text.out + text.err
 
 
-async def test_a_variable_that_is_not_set(world: World) -> None:
+async def test_an_unset_variable_is_reported(world: World) -> None:
     settled(world, "http://127.0.0.1:1")
     code, checks = await seen(world)
     assert code == 3
@@ -213,7 +213,7 @@ async def test_a_variable_that_is_not_set(world: World) -> None:
     assert checks["work"]["todo"] == "export WORK_KEY=..."
 
 
-async def test_a_key_in_the_place_of_a_variables_name(world: World) -> None:
+async def test_a_key_in_place_of_a_variable_name_is_reported(world: World) -> None:
     settled(world, "http://127.0.0.1:1", apiKeyEnv=KEY)
     code, checks = await seen(world)
     assert code == 3
@@ -221,7 +221,7 @@ async def test_a_key_in_the_place_of_a_variables_name(world: World) -> None:
     assert KEY not in json.dumps(checks)
 
 
-async def test_what_a_key_command_says_is_not_shown(world: World) -> None:
+async def test_the_output_of_a_key_command_is_not_shown(world: World) -> None:
     async with ChatServer(key=KEY) as server:
         server.pages["/v1/models"] = models("m")
         settled(world, server.root, apiKeyEnv="", apiKeyCommand=f"echo {KEY}")
@@ -255,7 +255,7 @@ async def test_secrets_that_a_server_repeats_are_not_shown(world: World) -> None
         assert secret not in json.dumps(checks)
 
 
-async def test_a_server_that_hangs_costs_no_more_than_the_limit(world: World) -> None:
+async def test_a_hanging_server_takes_at_most_the_timeout(world: World) -> None:
     async with ChatServer() as server:
         server.pages["/v1/models"] = Reply([asyncio.Event()])
         world.serve_by(server.root)
@@ -264,7 +264,7 @@ async def test_a_server_that_hangs_costs_no_more_than_the_limit(world: World) ->
     assert "no response within 0.5 s" in checks["mock"]["seen"]
 
 
-async def test_an_interrupt_ends_what_was_begun(world: World) -> None:
+async def test_an_interrupt_ends_running_checks(world: World) -> None:
     started = world.home / "started"
     settled(world, "http://127.0.0.1:1", apiKeyEnv="", apiKeyCommand=f"echo $$ > {started}; exec sleep 60")
     process = await asyncio.create_subprocess_exec(
@@ -279,7 +279,7 @@ async def test_an_interrupt_ends_what_was_begun(world: World) -> None:
         os.kill(int(started.read_text()), signal.SIGKILL)
 
 
-async def test_a_server_that_is_not_there(world: World) -> None:
+async def test_an_unreachable_server_is_reported(world: World) -> None:
     world.serve_by("http://127.0.0.1:1")
     code, checks = await seen(world)
     assert code == 3
@@ -288,7 +288,7 @@ async def test_a_server_that_is_not_there(world: World) -> None:
     assert "providers.mock.baseUrl" in checks["mock"]["todo"]
 
 
-async def test_built_in_providers_say_what_they_need(world: World) -> None:
+async def test_built_in_providers_report_their_requirements(world: World) -> None:
     _, checks = await seen(world, YARROW_PROVIDER="local")
     assert checks["selected"]["todo"] == "run `yarrow models pull`"
     _, checks = await seen(world, how=("-c", WITHOUT_EXTRA + CALL.format(more="")), YARROW_PROVIDER="local")
@@ -301,7 +301,7 @@ async def test_built_in_providers_say_what_they_need(world: World) -> None:
     assert "providers.scripted" in checks["scripted"]["todo"]
 
 
-async def test_a_local_model_that_cannot_be_run_is_not_ready(world: World) -> None:
+async def test_a_local_model_that_cannot_run_is_not_ready(world: World) -> None:
     world.script([{"text": "x"}])
     models = world.home / ".cache/yarrow/models"
     models.mkdir(parents=True)
@@ -315,7 +315,7 @@ async def test_a_local_model_that_cannot_be_run_is_not_ready(world: World) -> No
     assert checks["selected"]["seen"].startswith("this executable cannot run a model itself")
 
 
-async def test_a_provider_that_no_prompt_goes_to_is_a_warning(world: World) -> None:
+async def test_a_problem_of_an_unselected_provider_is_a_warning(world: World) -> None:
     world.script([{"text": "x"}])
     settings = json.loads((world.home / ".yarrow/config.json").read_text())
     settings["providers"]["other"] = {"type": "openai", "baseUrl": "http://127.0.0.1:1"}
@@ -324,7 +324,7 @@ async def test_a_provider_that_no_prompt_goes_to_is_a_warning(world: World) -> N
     assert (code, checks["other"]["status"]) == (0, "warn")
 
 
-async def test_a_provider_that_an_extension_may_add_is_not_asked(world: World) -> None:
+async def test_a_provider_that_an_extension_may_add_is_not_probed(world: World) -> None:
     ran = world.home / "ran"
     (world.home / "add.py").write_text(f"open({str(ran)!r}, 'w')\ndef extend(yarrow): pass\n")
     world.configure({"provider": "theirs", "extensions": [str(world.home / "add.py")]})
@@ -344,7 +344,7 @@ async def test_a_provider_that_an_extension_may_add_is_not_asked(world: World) -
     assert "'theirs' is not configured" in checks["error"]["seen"]
 
 
-async def test_a_name_server_that_is_silent_holds_nobody_up(world: World) -> None:
+async def test_a_silent_name_server_does_not_delay_the_report(world: World) -> None:
     world.serve_by("http://somewhere.invalid")
     silent = "import socket, time\nsocket.getaddrinfo = lambda *a, **k: time.sleep(60)\n"
     ended = await asyncio.wait_for(run(world, how=("-c", silent + HURRIED[1])), 30)
@@ -355,7 +355,7 @@ async def test_a_name_server_that_is_silent_holds_nobody_up(world: World) -> Non
 # ---- the rest ----
 
 
-async def test_settings_that_are_wrong_do_not_stop_the_rest(world: World) -> None:
+async def test_invalid_settings_do_not_stop_other_checks(world: World) -> None:
     world.configure({"modle": "x"})
     code, checks = await seen(world)
     assert code == 2
@@ -364,7 +364,7 @@ async def test_settings_that_are_wrong_do_not_stop_the_rest(world: World) -> Non
     assert checks["sessions"]["status"] == "ok"
 
 
-async def test_what_a_project_may_not_set_is_a_warning(world: World) -> None:
+async def test_an_ignored_setting_of_a_project_is_a_warning(world: World) -> None:
     world.script([{"text": "x"}])
     (world.project / ".yarrow").mkdir()
     (world.project / ".yarrow/config.json").write_text('{"maxTurns": 3}')
@@ -375,7 +375,7 @@ async def test_what_a_project_may_not_set_is_a_warning(world: World) -> None:
     assert "yarrow trust" in checks["notice"]["todo"]
 
 
-async def test_sessions_that_cannot_be_kept(world: World) -> None:
+async def test_an_unwritable_session_directory_is_reported(world: World) -> None:
     world.script([{"text": "x"}], sessionDir=str(world.home / "kept"))
     (world.home / "kept").write_text("a file in its place")
     code, checks = await seen(world)
@@ -402,7 +402,7 @@ async def test_damaged_sessions_are_counted(world: World) -> None:
     assert damaged.name in checks["sessions"]["seen"]
 
 
-async def test_sessions_are_not_looked_at_for_ever(world: World) -> None:
+async def test_the_check_of_sessions_is_bounded(world: World) -> None:
     world.script([{"text": "x"}])
     folder = world.home / ".yarrow/sessions/project"
     folder.mkdir(parents=True)
@@ -415,14 +415,14 @@ async def test_sessions_are_not_looked_at_for_ever(world: World) -> None:
     assert "3 in ~/.yarrow/sessions; 3 damaged" in checks["sessions"]["seen"]
 
 
-async def test_little_space_on_the_disk(world: World) -> None:
+async def test_low_disk_space_is_reported(world: World) -> None:
     world.script([{"text": "x"}])
     full = "import shutil\nshutil.disk_usage = lambda path: shutil._ntuple_diskusage(9e9, 9e9, 5e6)\n"
     code, checks = await seen(world, how=("-c", full + CALL.format(more="")))
     assert (code, checks["space"]["status"], checks["space"]["seen"]) == (0, "warn", "5 MB free")
 
 
-async def test_a_log_that_cannot_be_written_is_a_warning_and_a_wrong_level_a_failure(world: World) -> None:
+async def test_an_unwritable_log_is_a_warning_and_an_invalid_level_a_failure(world: World) -> None:
     world.script([{"text": "x"}])
     assert (await seen(world))[1]["log"]["seen"] == "no ~/.yarrow/yarrow.log (nothing logged yet)"
     (world.home / ".yarrow/yarrow.log").touch()
@@ -434,14 +434,14 @@ async def test_a_log_that_cannot_be_written_is_a_warning_and_a_wrong_level_a_fai
     assert (code, checks["log"]["status"]) == (2, "fail")
 
 
-async def test_programs_that_are_missing(world: World, tmp_path: Path) -> None:
+async def test_missing_programs_are_reported(world: World, tmp_path: Path) -> None:
     world.script([{"text": "x"}])
     code, checks = await seen(world, PATH=str(tmp_path / "none"))
     assert code == 0
     assert {name: checks[name]["status"] for name in ("ripgrep", "git")} == {"ripgrep": "warn", "git": "warn"}
 
 
-async def test_the_launcher_of_the_sandbox_is_not_one_of_the_path(world: World, tmp_path: Path) -> None:
+async def test_bubblewrap_is_not_taken_from_the_users_path(world: World, tmp_path: Path) -> None:
     world.script([{"text": "x"}])
     asked = (await seen(world))[1]["sandbox"]
     assert (await seen(world, PATH=str(tmp_path / "none")))[1]["sandbox"] == asked
@@ -451,7 +451,7 @@ async def test_the_launcher_of_the_sandbox_is_not_one_of_the_path(world: World, 
 @pytest.mark.parametrize(
     ("found", "advice"), [(None, "install bubblewrap; "), ("/usr/bin/bwrap", "allow user namespaces and a fresh /proc")]
 )
-def test_the_advice_for_a_sandbox_that_does_not_start(
+def test_a_sandbox_that_does_not_start_has_advice(
     monkeypatch: pytest.MonkeyPatch, found: str | None, advice: str
 ) -> None:
     monkeypatch.setattr(machine_checks, "unavailable_reason", lambda: "bubblewrap does not work here: Can't mount proc")
@@ -461,7 +461,7 @@ def test_the_advice_for_a_sandbox_that_does_not_start(
 
 
 @pytest.mark.skipif(bool(system.NO_SANDBOX_REASON), reason="this system has no sandbox")
-async def test_case_rb_07_caches_that_begin_empty_are_named(world: World) -> None:
+async def test_case_rb_07_caches_that_start_empty_are_named(world: World) -> None:
     world.script([{"text": "x"}])
     assert "caches" not in (await seen(world))[1]
     for name in (".npm/_cacache", ".cache/uv", ".cargo/registry"):
@@ -480,12 +480,12 @@ async def test_case_rb_07_caches_that_begin_empty_are_named(world: World) -> Non
         ({"LC_ALL": "", "LC_CTYPE": "en_US.ISO-8859-1", "PYTHONCOERCECLOCALE": "0"}, "warn"),
     ],
 )
-async def test_the_locale(world: World, variables: dict[str, str], status: str) -> None:
+async def test_the_locale_is_checked(world: World, variables: dict[str, str], status: str) -> None:
     world.script([{"text": "x"}])
     assert (await seen(world, **variables))[1]["locale"]["status"] == status
 
 
-async def test_a_working_directory_that_cannot_be_used(world: World, tmp_path: Path) -> None:
+async def test_an_unusable_working_directory_is_reported(world: World, tmp_path: Path) -> None:
     world.script([{"text": "x"}])
     folder = tmp_path / os.fsdecode(b"caf\xe9")
     folder.mkdir()
@@ -494,7 +494,7 @@ async def test_a_working_directory_that_cannot_be_used(world: World, tmp_path: P
     assert "not valid UTF-8" in checks["directory"]["seen"]
 
 
-async def test_nothing_steers_a_terminal(world: World, tmp_path: Path) -> None:
+async def test_output_cannot_control_a_terminal(world: World, tmp_path: Path) -> None:
     folder = tmp_path / "a\x1b]0;title\x07\nok  forged"
     world.script([{"text": "x"}])
     (folder / ".yarrow").mkdir(parents=True)
@@ -524,7 +524,7 @@ def on_terminal(world: World, **env: str) -> str:
     return written.decode().replace("\r\n", "\n")
 
 
-def test_a_terminal_gets_symbols_and_colours_and_lines_that_fit(world: World) -> None:
+def test_a_terminal_gets_symbols_colours_and_wrapped_lines(world: World) -> None:
     world.script([{"text": "x"}])
     text = on_terminal(world, TERM="xterm-256color")
     assert "\x1b[32m✓\x1b[0m" in text
@@ -536,7 +536,7 @@ def test_a_terminal_gets_symbols_and_colours_and_lines_that_fit(world: World) ->
 
 
 @pytest.mark.parametrize("variables", [{"NO_COLOR": "1", "TERM": "xterm"}, {"TERM": "dumb"}])
-def test_colours_can_be_refused(world: World, variables: dict[str, str]) -> None:
+def test_colours_can_be_disabled(world: World, variables: dict[str, str]) -> None:
     world.script([{"text": "x"}])
     text = on_terminal(world, **variables)
     assert "\x1b" not in text
@@ -545,12 +545,12 @@ def test_colours_can_be_refused(world: World, variables: dict[str, str]) -> None
 
 
 @pytest.mark.parametrize("words", [["--json"], ["json", "json"], ["xml"]])
-def test_other_words_are_refused(words: list[str]) -> None:
+def test_unknown_arguments_are_rejected(words: list[str]) -> None:
     with pytest.raises(UsageError, match=r"usage: yarrow doctor \[json\]"):
         run_doctor(words)
 
 
-async def test_a_rule_that_names_no_tool_is_a_warning(world: World) -> None:
+async def test_a_rule_for_an_unknown_tool_is_a_warning(world: World) -> None:
     world.script([{"text": "x"}], permissions={"rules": {"Bash(rm*)": "deny", "bash(rm*)": "deny"}})
     ended = await world.run("doctor")
     assert ended.code == 0
@@ -567,7 +567,7 @@ async def test_a_rule_that_names_no_tool_is_a_warning(world: World) -> None:
         ("~/.ssh", "~/.ssh"),
     ],
 )
-async def test_case_rb_13_keys_that_the_model_may_read_are_a_warning(world: World, named: str, shown: str) -> None:
+async def test_case_rb_13_readable_keys_are_a_warning(world: World, named: str, shown: str) -> None:
     (world.home / "rc").symlink_to(".npmrc")
     world.script([{"text": "x"}], workspace={"read": ["~/notes", named]})
     code, checks = await seen(world)

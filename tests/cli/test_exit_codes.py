@@ -16,7 +16,7 @@ from yarrow.errors import Code
 from yarrow.event.events import EndReason
 
 
-def test_every_code_has_an_exit_code_and_nothing_else_has() -> None:
+def test_every_error_code_and_only_those_have_an_exit_code() -> None:
     assert set(BY_CODE) == {code.value for code in Code}
     assert set(BY_STATUS) <= {status.name for status in StatusCode}
     assert list(MEANINGS) == list(ExitCode)

@@ -76,7 +76,7 @@ def refused(ended: Ended, code: int, *named: str) -> None:
 # ---- in a project ----
 
 
-async def test_a_project_is_begun_and_nothing_changes_by_it(world: World) -> None:
+async def test_init_creates_files_that_change_no_setting(world: World) -> None:
     before = loaded(world)
     ended = await run(world)
     assert (ended.code, ended.err) == (0, "")
@@ -88,7 +88,7 @@ async def test_a_project_is_begun_and_nothing_changes_by_it(world: World) -> Non
         assert told in ended.out
 
 
-async def test_a_second_time_changes_nothing(world: World) -> None:
+async def test_a_second_init_changes_nothing(world: World) -> None:
     await run(world)
     before = files(world.project)
     ended = await run(world)
@@ -99,7 +99,7 @@ async def test_a_second_time_changes_nothing(world: World) -> None:
     assert files(world.project) == before
 
 
-async def test_what_is_there_is_kept(world: World) -> None:
+async def test_existing_files_are_kept(world: World) -> None:
     (world.project / "AGENTS.md").write_text("mine")
     ended = await run(world)
     assert ended.code == 0
@@ -109,7 +109,7 @@ async def test_what_is_there_is_kept(world: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["CLAUDE.md", "GEMINI.md"])
-async def test_no_agents_file_takes_the_place_of_another(world: World, name: str) -> None:
+async def test_no_agents_file_hides_an_existing_alternative(world: World, name: str) -> None:
     (world.project / name).write_text("theirs")
     ended = await run(world)
     assert ended.code == 0
@@ -117,7 +117,7 @@ async def test_no_agents_file_takes_the_place_of_another(world: World, name: str
     assert not (world.project / "AGENTS.md").exists()
 
 
-async def test_files_of_a_project_are_made_as_others_are(world: World) -> None:
+async def test_files_of_a_project_have_ordinary_modes(world: World) -> None:
     await run(world)
     (world.project / "other").touch()
     mode = (world.project / "other").stat().st_mode
@@ -126,7 +126,7 @@ async def test_files_of_a_project_are_made_as_others_are(world: World) -> None:
     )
 
 
-async def test_links_are_not_followed(world: World, tmp_path: Path) -> None:
+async def test_symlinks_are_not_followed(world: World, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (world.project / "AGENTS.md").symlink_to(elsewhere / "agents")
@@ -138,7 +138,7 @@ async def test_links_are_not_followed(world: World, tmp_path: Path) -> None:
     assert files(elsewhere) == {}
 
 
-async def test_a_directory_that_is_a_link_is_refused(world: World, tmp_path: Path) -> None:
+async def test_a_symlink_in_place_of_the_directory_is_refused(world: World, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (world.project / ".yarrow").symlink_to(elsewhere)
@@ -146,14 +146,14 @@ async def test_a_directory_that_is_a_link_is_refused(world: World, tmp_path: Pat
     assert files(elsewhere) == {}
 
 
-async def test_a_directory_that_cannot_be_written(world: World) -> None:
+async def test_an_unwritable_directory_is_reported(world: World) -> None:
     (world.project / ".yarrow").write_text("a file in its place")
     ended = await run(world)
     refused(ended, 1, "cannot write", "config.json: ", "not a directory")
     assert ended.out == ""
 
 
-async def test_a_path_steers_no_terminal(world: World) -> None:
+async def test_a_path_cannot_control_a_terminal(world: World) -> None:
     ended = await run(world, cwd=world.home, YARROW_HOME=str(world.project / "a\x07b"))
     assert ended.code == 0
     assert "a␇b" in ended.out
@@ -163,7 +163,7 @@ async def test_a_path_steers_no_terminal(world: World) -> None:
 # ---- in the home directory ----
 
 
-async def test_in_the_home_directory_it_is_the_users_own(world: World) -> None:
+async def test_init_in_the_home_creates_the_users_settings(world: World) -> None:
     ended = await run(world, cwd=world.home)
     assert ended.code == 0
     assert set(files(world.home)) == {".yarrow/config.json"}
@@ -177,7 +177,7 @@ async def test_in_the_home_directory_it_is_the_users_own(world: World) -> None:
     assert "Nothing to create" in again.out
 
 
-async def test_the_users_directory_is_where_it_is_said_to_be(world: World, tmp_path: Path) -> None:
+async def test_the_users_directory_follows_the_environment(world: World, tmp_path: Path) -> None:
     ended = await run(world, cwd=world.home, YARROW_HOME=str(tmp_path / "own"))
     assert ended.code == 0
     assert (tmp_path / "own/config.json").read_text() == USER_SETTINGS
@@ -187,7 +187,7 @@ async def test_the_users_directory_is_where_it_is_said_to_be(world: World, tmp_p
     assert (world.project / ".yarrow/config.json").read_text() == USER_SETTINGS
 
 
-async def test_a_home_whose_directory_is_a_link(world: World, tmp_path: Path) -> None:
+async def test_a_home_whose_settings_directory_is_a_symlink(world: World, tmp_path: Path) -> None:
     (tmp_path / "dotfiles").mkdir()
     (world.home / ".yarrow").symlink_to(tmp_path / "dotfiles")
     ended = await run(world, cwd=world.home)
@@ -217,7 +217,7 @@ def test_every_setting_is_shown_with_its_default(world: World) -> None:
     assert set(layer.values) == set(Settings.__struct_encode_fields__)
 
 
-def test_what_a_project_may_set_works_and_the_rest_waits_for_trust(world: World) -> None:
+def test_harmless_settings_apply_and_others_need_trust(world: World) -> None:
     harmless, heading, rest = PROJECT_SETTINGS.partition("  // ---- Apply only")
     put(world, world.project, uncommented(harmless) + heading + rest)
     found = loaded(world)
@@ -232,7 +232,7 @@ def test_what_a_project_may_set_works_and_the_rest_waits_for_trust(world: World)
 
 
 @pytest.mark.parametrize("text", [PROJECT_SETTINGS, USER_SETTINGS])
-def test_lines_fit(text: str) -> None:
+def test_lines_of_templates_fit(text: str) -> None:
     assert max(map(len, text.splitlines())) <= 120
 
 
@@ -260,7 +260,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_draft_goes_through_no_link(tmp_path: Path) -> None:
+def test_a_draft_is_not_written_through_a_symlink(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("precious")
     (tmp_path / f".a.{os.getpid()}.draft").symlink_to(tmp_path / "precious")
     with pytest.raises(StorageError, match="cannot write"):
@@ -268,6 +268,6 @@ def test_a_draft_goes_through_no_link(tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_text() == "precious"
 
 
-def test_words_are_refused() -> None:
+def test_arguments_are_rejected() -> None:
     with pytest.raises(UsageError, match="'it now'"):
         run_init(["it", "now"])

@@ -22,7 +22,7 @@ async def _waiting(interrupts: InterruptHandler, *numbers: int) -> bool:
     return cancelled
 
 
-def test_a_signal_that_somebody_else_takes_ends_nothing() -> None:
+def test_a_signal_with_another_handler_is_left_to_it() -> None:
     seen: list[int] = []
     before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, *system.TERMINATION_SIGNALS)}
     signal.signal(signal.SIGUSR1, lambda number, _: seen.append(number))

@@ -20,7 +20,7 @@ def _restored() -> Iterator[None]:
     root.setLevel(level)
 
 
-def test_nothing_is_made_before_there_is_something_to_write(tmp_path: Path) -> None:
+def test_the_log_is_created_by_the_first_message(tmp_path: Path) -> None:
     folder = tmp_path / "home"
     logs.configure_logging(folder, {})
     logging.getLogger("yarrow").info("not worth it")
@@ -31,7 +31,7 @@ def test_nothing_is_made_before_there_is_something_to_write(tmp_path: Path) -> N
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_large_log_is_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_log_is_rotated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "MAX_LOG_BYTES", 10)
     logs.configure_logging(tmp_path, {})
     for word in ("first", "second", "third"):
@@ -40,26 +40,26 @@ def test_a_large_log_is_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "second" in (tmp_path / "yarrow.log.1").read_text()
 
 
-def test_a_log_that_cannot_be_written_stops_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unwritable_log_does_not_stop_the_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     logs.configure_logging(tmp_path / "file", {})
     logging.getLogger("yarrow").error("lost")
     assert capsys.readouterr().err == ""
 
 
-def test_a_level_sends_it_to_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_level_also_logs_to_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure_logging(tmp_path, {"YARROW_LOG": "debug"})
     logging.getLogger("yarrow").debug("seen")
     assert "seen" in capsys.readouterr().err
 
 
-def test_a_level_that_does_not_exist_is_named(tmp_path: Path) -> None:
+def test_an_unknown_level_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'loud'"):
         logs.configure_logging(tmp_path, {"YARROW_LOG": "loud"})
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_key_that_the_settings_lead_to_is_in_no_line(tmp_path: Path, form: str) -> None:
+def test_a_key_from_the_settings_is_not_logged(tmp_path: Path, form: str) -> None:
     log = logs.configure_logging(tmp_path, {"MY_MODEL": "swordfish-and-more", "YARROW_LOG_FORMAT": form})
     headers = {"Authorization": "Bearer herring-and-more"}
     log.settings = Settings(providers={"here": ProviderSettings(api_key_env="MY_MODEL", headers=headers)})
@@ -67,7 +67,7 @@ def test_a_key_that_the_settings_lead_to_is_in_no_line(tmp_path: Path, form: str
     assert "failed for [redacted] and [redacted]" in (tmp_path / "yarrow.log").read_text()
 
 
-def test_a_key_of_the_environment_is_in_no_line(tmp_path: Path) -> None:
+def test_a_key_from_the_environment_is_not_logged(tmp_path: Path) -> None:
     logs.configure_logging(tmp_path, {"WORK_API_KEY": "swordfish-and-more"})
     try:
         raise ValueError("swordfish-and-more")

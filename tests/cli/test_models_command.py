@@ -24,7 +24,7 @@ def test_installed_models_are_listed(
     assert capfd.readouterr().out == f"{folder / 'a.gguf'}\n{folder / 'b.gguf'}\n"
 
 
-def test_pulling_tells_its_progress_and_the_path(
+def test_pulling_prints_its_progress_and_the_path(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def pull(progress: ReportProgress, environment: Mapping[str, str]) -> Path:
@@ -47,12 +47,12 @@ def test_pulling_tells_its_progress_and_the_path(
     assert "\r" in capfd.readouterr().err
 
 
-def test_anything_else_is_refused() -> None:
+def test_unknown_subcommands_are_rejected() -> None:
     with pytest.raises(UsageError, match="'get it'"):
         command.run_models(["get", "it"])
 
 
-def test_progress_that_cannot_be_shown_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_that_cannot_be_shown_does_not_stop_the_download(monkeypatch: pytest.MonkeyPatch) -> None:
     def pull(progress: ReportProgress, environment: Mapping[str, str]) -> Path:
         progress("done", STARTER_BYTES, STARTER_BYTES)
         return Path("/models/m.gguf")

@@ -64,7 +64,7 @@ def err(make_pipe: Callable[[], Pipe]) -> Pipe:
     return make_pipe()
 
 
-async def test_everything_is_written_before_the_block_is_left(out: Pipe, err: Pipe) -> None:
+async def test_everything_is_written_before_the_block_exits(out: Pipe, err: Pipe) -> None:
     async with OutputWriter(out=out.writing, err=err.writing) as output:
         for number in range(1000):
             output.out.write(f"{number} ")
@@ -73,7 +73,7 @@ async def test_everything_is_written_before_the_block_is_left(out: Pipe, err: Pi
     assert err.read_all() == "é\\udcff".encode()
 
 
-async def test_the_order_of_both_is_kept(out: Pipe) -> None:
+async def test_the_order_of_both_streams_is_preserved(out: Pipe) -> None:
     twin = os.dup(out.writing)
     async with OutputWriter(out=out.writing, err=twin) as output:
         for number in range(200):
@@ -82,7 +82,7 @@ async def test_the_order_of_both_is_kept(out: Pipe) -> None:
     assert out.read_all() == b"".join(b"%d " % number for number in range(200))
 
 
-async def test_what_is_written_in_a_failing_block_comes_out_too(out: Pipe, err: Pipe) -> None:
+async def test_output_of_a_failing_block_is_written_too(out: Pipe, err: Pipe) -> None:
     async def fail() -> None:
         async with OutputWriter(out=out.writing, err=err.writing) as output:
             output.out.write("half")
@@ -93,7 +93,7 @@ async def test_what_is_written_in_a_failing_block_comes_out_too(out: Pipe, err: 
     assert out.read_all() == b"half"
 
 
-async def test_a_slow_reader_blocks_nothing_and_holds_little(out: Pipe, err: Pipe) -> None:
+async def test_a_slow_reader_blocks_nothing_and_uses_little_memory(out: Pipe, err: Pipe) -> None:
     limit = 100_000
     async with OutputWriter(out=out.writing, err=err.writing, limit=limit) as output:
         written = 0
@@ -119,7 +119,7 @@ async def test_a_slow_reader_blocks_nothing_and_holds_little(out: Pipe, err: Pip
     assert data == b"x" * 1_000_000
 
 
-async def test_a_block_that_is_cancelled_while_nobody_reads_ends(out: Pipe, err: Pipe) -> None:
+async def test_a_cancelled_block_ends_without_a_reader(out: Pipe, err: Pipe) -> None:
     async def work() -> None:
         async with OutputWriter(out=out.writing, err=err.writing, limit=10) as output:
             output.out.write("x" * 1_000_000)
@@ -140,7 +140,7 @@ async def test_a_block_that_is_cancelled_while_nobody_reads_ends(out: Pipe, err:
 # ---- a reader who leaves ----
 
 
-async def test_case_C_04_a_reader_who_leaves_ends_the_block_at_once(out: Pipe, err: Pipe) -> None:
+async def test_case_C_04_a_closed_pipe_ends_the_block_at_once(out: Pipe, err: Pipe) -> None:
     """Also while the block waits for something else, and says nothing."""
     stopped = False
 
@@ -164,14 +164,14 @@ async def test_case_C_04_a_reader_who_leaves_ends_the_block_at_once(out: Pipe, e
     assert current.cancelling() == 0
 
 
-async def test_case_C_04_a_reader_who_was_never_there(out: Pipe, err: Pipe) -> None:
+async def test_case_C_04_a_pipe_closed_before_the_start(out: Pipe, err: Pipe) -> None:
     out.leave()
     with pytest.raises(ReaderGone):
         async with OutputWriter(out=out.writing, err=err.writing) as output:
             output.out.write("x")
 
 
-async def test_case_C_04_a_reader_who_leaves_while_much_waits(out: Pipe, err: Pipe) -> None:
+async def test_case_C_04_a_pipe_closed_while_output_is_buffered(out: Pipe, err: Pipe) -> None:
     async def work() -> None:
         async with OutputWriter(out=out.writing, err=err.writing, limit=10) as output:
             output.out.write("x" * 1_000_000)
@@ -182,7 +182,7 @@ async def test_case_C_04_a_reader_who_leaves_while_much_waits(out: Pipe, err: Pi
         await work()
 
 
-async def test_a_reader_and_a_cancellation_at_once(out: Pipe, err: Pipe) -> None:
+async def test_a_closed_pipe_and_a_cancellation_at_once(out: Pipe, err: Pipe) -> None:
     """Whoever cancelled the block wants to see that it was, not that a reader had left too."""
     interrupted = asyncio.Event()
 
@@ -203,7 +203,7 @@ async def test_a_reader_and_a_cancellation_at_once(out: Pipe, err: Pipe) -> None
         await working
 
 
-async def test_a_pipe_that_is_open_both_ways_has_a_reader(tmp_path: Path, err: Pipe) -> None:
+async def test_a_pipe_open_for_reading_and_writing_has_a_reader(tmp_path: Path, err: Pipe) -> None:
     os.mkfifo(tmp_path / "fifo")
     both = os.open(tmp_path / "fifo", os.O_RDWR)
     # What stands in it makes the watched end speak.
@@ -216,7 +216,7 @@ async def test_a_pipe_that_is_open_both_ways_has_a_reader(tmp_path: Path, err: P
     os.close(both)
 
 
-async def test_a_closed_terminal_is_a_reader_who_left(err: Pipe) -> None:
+async def test_a_closed_terminal_counts_as_a_closed_pipe(err: Pipe) -> None:
     leader, follower = pty.openpty()
 
     async def work() -> None:
@@ -231,7 +231,7 @@ async def test_a_closed_terminal_is_a_reader_who_left(err: Pipe) -> None:
     os.close(follower)
 
 
-async def test_a_reader_of_standard_error_may_leave(tmp_path: Path, out: Pipe) -> None:
+async def test_standard_error_may_be_closed(tmp_path: Path, out: Pipe) -> None:
     """The run goes on; and one who comes later does not get half of what was said."""
     path = tmp_path / "fifo"
     os.mkfifo(path)
@@ -263,7 +263,7 @@ async def test_a_full_disk_is_an_error(err: Pipe) -> None:
     os.close(full)
 
 
-async def test_a_descriptor_that_does_not_block_gets_everything(out: Pipe, err: Pipe) -> None:
+async def test_a_nonblocking_descriptor_receives_everything(out: Pipe, err: Pipe) -> None:
     os.set_blocking(out.writing, False)
     data = b""
 
@@ -304,7 +304,7 @@ def process(body: str, shell: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(["bash", "-c", shell], env=environment, capture_output=True, timeout=60)
 
 
-def test_case_C_04_nothing_is_said_at_the_end_of_a_process_whose_reader_left() -> None:
+def test_case_C_04_a_process_with_a_closed_pipe_exits_silently() -> None:
     body = "output.out.write('line\\n' * 100_000); await asyncio.sleep(60)"
     done = process(body, '"$PYTHON" -c "$CODE" | head -1; echo "${PIPESTATUS[0]}"')
     assert done.stdout == b"line\n7\n"
@@ -312,7 +312,7 @@ def test_case_C_04_nothing_is_said_at_the_end_of_a_process_whose_reader_left() -
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_closed_descriptors_are_nobody(closed: str, tmp_path: Path) -> None:
+def test_closed_descriptors_are_ignored(closed: str, tmp_path: Path) -> None:
     path = tmp_path / "file"
     done = process("output.out.write('é'); output.err.write('note')", f'"$PYTHON" -c "$CODE" {closed}; echo $?')
     assert done.stdout.endswith(b"0\n")
@@ -325,7 +325,7 @@ def test_closed_descriptors_are_nobody(closed: str, tmp_path: Path) -> None:
     assert opened.returncode == 3
 
 
-async def test_two_may_wait_for_room(out: Pipe, err: Pipe) -> None:
+async def test_two_tasks_may_wait_for_the_buffer(out: Pipe, err: Pipe) -> None:
     async with OutputWriter(out=out.writing, err=err.writing, limit=10) as output:
         output.out.write("x" * 200_000)
         waiting = [asyncio.create_task(stream.drain()) for stream in (output.out, output.err, output.out)]
@@ -342,7 +342,7 @@ def test_utf_8_whatever_the_locale() -> None:
     assert process("output.out.write('é世')", '"$PYTHON" -c "$CODE"').stdout == "é世".encode()
 
 
-def test_a_process_ends_though_nobody_reads() -> None:
+def test_a_process_ends_without_a_reader() -> None:
     """The thread that is stuck in a write does not keep the process, once it was told twice to stop."""
     body = (
         "output.out.write('x' * 1_000_000); task = asyncio.current_task(); "
@@ -357,7 +357,7 @@ def test_a_process_ends_though_nobody_reads() -> None:
         assert stuck.stderr.read().splitlines()[-1].endswith(b"CancelledError")
 
 
-def test_memory_is_that_of_the_limit(out: Pipe, err: Pipe) -> None:
+def test_memory_stays_within_the_limit(out: Pipe, err: Pipe) -> None:
     async def main() -> None:
         async with OutputWriter(out=out.writing, err=err.writing) as output:
             for _ in range(2000):

@@ -59,14 +59,14 @@ def written(writing: int, *parts: bytes) -> int:
     return spare
 
 
-def test_case_C_01_a_pipe_nobody_closes_is_not_waited_for(pipe: tuple[int, int]) -> None:
+def test_case_C_01_a_pipe_that_stays_open_is_not_waited_for(pipe: tuple[int, int]) -> None:
     began = time.monotonic()
     piped = read_stdin(patience(0.05), descriptor=pipe[0])
     assert piped == PipedInput("", "standard input is open but empty; continuing without it")
     assert time.monotonic() - began < 5
 
 
-def test_case_C_01_the_wait_counts_from_the_start_of_the_process(pipe: tuple[int, int]) -> None:
+def test_case_C_01_the_timeout_counts_from_the_start_of_the_process(pipe: tuple[int, int]) -> None:
     """What was needed for starting anyway is not waited for once more; what has come is taken all the same."""
     assert read_stdin(patience(started=time.monotonic() - 2 * FOREVER), descriptor=pipe[0]).text == ""
     spare = written(pipe[1], b"ctx")
@@ -74,7 +74,7 @@ def test_case_C_01_the_wait_counts_from_the_start_of_the_process(pipe: tuple[int
     os.close(spare)
 
 
-def test_case_C_01_what_is_piped_in_is_read_to_its_end(pipe: tuple[int, int]) -> None:
+def test_case_C_01_piped_input_is_read_to_its_end(pipe: tuple[int, int]) -> None:
     first = threading.Event()
 
     def write() -> None:
@@ -90,7 +90,7 @@ def test_case_C_01_what_is_piped_in_is_read_to_its_end(pipe: tuple[int, int]) ->
     writer.join()
 
 
-def test_case_C_01_a_pipe_that_falls_silent_is_left(pipe: tuple[int, int]) -> None:
+def test_case_C_01_a_pipe_that_becomes_silent_times_out(pipe: tuple[int, int]) -> None:
     os.write(pipe[1], b"some")
     piped = read_stdin(patience(idle=0.05), descriptor=pipe[0])
     notice = "standard input paused after 4 bytes without being closed; using those"
@@ -115,7 +115,7 @@ def test_case_C_01_a_process_with_a_prompt_starts_although_its_input_stays_open(
 
 
 @pytest.mark.parametrize("argv", [["-p", "hi"], ["-p"], []])
-def test_case_C_01_a_process_takes_what_is_piped_into_it(argv: list[str]) -> None:
+def test_case_C_01_a_process_reads_its_piped_input(argv: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", CODE, *argv], input=b"ctx", capture_output=True, timeout=30)
     assert done.stdout == b"ctx\n"
 
@@ -127,7 +127,7 @@ def test_a_process_without_a_prompt_waits_for_one() -> None:
         assert started.communicate(b"late", timeout=30)[0] == b"late\n"
 
 
-def test_the_waits_are_short_and_documented() -> None:
+def test_the_timeouts_are_short_and_documented() -> None:
     assert (FIRST_BYTE_SECONDS, IDLE_SECONDS) == (0.5, 30.0)
     assert StdinTimeouts(0.0) == (0.0, FIRST_BYTE_SECONDS, IDLE_SECONDS)
 
@@ -153,7 +153,7 @@ def test_a_file_is_read_whole(tmp_path: Path, opened: Callable[[Path], int], wai
 
 
 @pytest.mark.parametrize("waits", [None, patience()])
-def test_nothing_is_nothing(opened: Callable[[str], int], waits: StdinTimeouts | None) -> None:
+def test_empty_input_is_empty(opened: Callable[[str], int], waits: StdinTimeouts | None) -> None:
     assert read_stdin(waits, descriptor=opened(os.devnull)) == PipedInput()
     closed = os.dup(0)
     os.close(closed)
@@ -168,7 +168,7 @@ def test_a_terminal_is_not_read() -> None:
     os.close(follower)
 
 
-def test_a_socket_is_as_good_as_a_pipe() -> None:
+def test_a_socket_works_like_a_pipe() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         assert read_stdin(patience(0.0), descriptor=ours.fileno()).text == ""
@@ -177,7 +177,7 @@ def test_a_socket_is_as_good_as_a_pipe() -> None:
         assert read_stdin(patience(), descriptor=ours.fileno()) == PipedInput("ctx")
 
 
-def test_a_descriptor_that_does_not_block_is_waited_for(pipe: tuple[int, int]) -> None:
+def test_a_nonblocking_descriptor_is_waited_for(pipe: tuple[int, int]) -> None:
     os.set_blocking(pipe[0], False)
     results: list[PipedInput] = []
     reader = threading.Thread(target=lambda: results.append(read_stdin(None, descriptor=pipe[0])))
@@ -194,13 +194,13 @@ def refusal(descriptor: int) -> str:
     return caught.value.message
 
 
-def test_bytes_that_are_no_text(pipe: tuple[int, int]) -> None:
+def test_invalid_utf_8_is_handled(pipe: tuple[int, int]) -> None:
     spare = written(pipe[1], "é".encode(), b"ab\xe9\n")
     assert refusal(pipe[0]) == "standard input is not UTF-8: invalid byte 0xe9 at offset 4; convert it to UTF-8"
     os.close(spare)
 
 
-def test_input_that_is_too_large(tmp_path: Path, opened: Callable[[str | Path], int]) -> None:
+def test_too_large_input_is_rejected(tmp_path: Path, opened: Callable[[str | Path], int]) -> None:
     path = tmp_path / "big"
     path.write_bytes(b"x" * 10_000_000)
     assert refusal(opened(path)).startswith("standard input has 10,000,000 bytes, more than the maximum of 4,194,304")
@@ -210,7 +210,7 @@ def test_input_that_is_too_large(tmp_path: Path, opened: Callable[[str | Path], 
     assert len(read_stdin(patience(), descriptor=opened(path)).text) == MAX_TEXT_SIZE
 
 
-def test_input_that_cannot_be_read(tmp_path: Path, opened: Callable[[Path], int]) -> None:
+def test_unreadable_input_is_reported(tmp_path: Path, opened: Callable[[Path], int]) -> None:
     assert (
         refusal(opened(tmp_path))
         == "cannot read standard input: Is a directory; name the directory in the prompt instead"

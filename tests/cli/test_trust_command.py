@@ -69,7 +69,7 @@ def output(capfd: pytest.CaptureFixture[str], *words: str) -> str:
     return capfd.readouterr().out
 
 
-def test_it_shows_what_would_change_and_without_a_terminal_asks_nothing(
+def test_changes_are_shown_and_without_a_terminal_nothing_is_asked(
     desk: Desk, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What a variable hides today is shown all the same.
@@ -92,7 +92,7 @@ def test_it_shows_what_would_change_and_without_a_terminal_asks_nothing(
     assert desk.model == "mine"
 
 
-def test_a_flood_of_keys_hides_nothing_that_matters(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
+def test_many_keys_do_not_hide_sensitive_changes(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
     providers = {f"p{number}": {"type": "openai"} for number in range(5000)}
     providers["p7"]["baseUrl"] = "http://evil/v1"
     desk.theirs.write_text(json.dumps({"providers": providers}))
@@ -118,12 +118,12 @@ def test_changed_content_is_shown_as_changed(desk: Desk, capfd: pytest.CaptureFi
     assert desk.model == "mine"
 
 
-def test_what_changes_nothing_says_so(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_file_without_effect_is_reported_as_such(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
     desk.write({"thinking": "high", "dryRun": False})
     assert "Trusting it changes nothing." in output(capfd)
 
 
-def test_the_list(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
+def test_trusted_files_are_listed(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
     assert output(capfd, "list") == ""
     run_trust(["grant"])
     capfd.readouterr()
@@ -140,14 +140,14 @@ def test_the_list(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
     assert output(capfd, "list") == ""
 
 
-def test_without_a_projects_file(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_project_file_is_reported(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
     desk.theirs.unlink()
     assert "No project settings found (.yarrow/config.json)" in output(capfd)
     with pytest.raises(UsageError, match="No project settings found"):
         run_trust(["grant"])
 
 
-def test_wrong_content_cannot_be_trusted(desk: Desk) -> None:
+def test_invalid_content_cannot_be_trusted(desk: Desk) -> None:
     desk.write({"modle": 1})
     with pytest.raises(ConfigError, match="did you mean 'model'"):
         run_trust(["grant"])
@@ -155,7 +155,7 @@ def test_wrong_content_cannot_be_trusted(desk: Desk) -> None:
         run_trust(["garnt"])
 
 
-def test_nothing_of_a_file_steers_a_terminal(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
+def test_values_of_a_file_cannot_control_a_terminal(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
     odd = "\x1b[2J\x9b\u202e\x07"
     desk.write({"model": odd, "providers": {odd: {"type": "openai", "headers": {odd: odd}, "extraBody": {odd: odd}}}})
     for words in ((), ("grant",), ("list",)):
@@ -176,7 +176,7 @@ def test_nothing_of_a_file_steers_a_terminal(desk: Desk, capfd: pytest.CaptureFi
         (b"y\n", b"\n", False),
     ],
 )
-def test_on_a_terminal_it_asks(
+def test_a_terminal_is_asked(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, typed_before: bytes, answer: bytes, is_trusted: bool
 ) -> None:
     ours, theirs = pty.openpty()

@@ -31,7 +31,7 @@ def typed(text: str, *keys: tuple[float, str]) -> tuple[list[TypedAnswer], Typed
         ("", [(15.0, "a\x04b\n")], [TypedAnswer("ab", is_answer=True)]),
     ],
 )
-def test_a_line_is_an_answer_after_a_pause_alone(
+def test_a_line_counts_as_an_answer_only_after_a_pause(
     begun: str, keys: list[tuple[float, str]], expected: list[TypedAnswer]
 ) -> None:
     assert typed(begun, *keys)[0] == expected
@@ -55,7 +55,7 @@ def test_keys_are_echoed_and_erased(keys: str, text: str, echo: str) -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 2), st.sampled_from([*"yes no", "\n", "\x7f", "\x15", "é"]))))
-def test_no_character_is_lost_and_no_answer_follows_a_key_too_soon(steps: list[tuple[float, str]]) -> None:
+def test_no_character_is_lost_and_no_answer_comes_too_soon(steps: list[tuple[float, str]]) -> None:
     line = TypedLine("", 0.0)
     now = last = 0.0
     begun: float | None = None
