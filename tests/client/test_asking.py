@@ -114,7 +114,7 @@ async def test_a_whole_word_is_the_answer(lines: list[str | TypedAnswer], answer
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-async def test_a_line_that_is_no_answer_is_kept_or_sent_to_the_run(*, keeps: bool) -> None:
+async def test_a_line_that_is_not_an_answer_is_kept_or_sent_to_the_run(*, keeps: bool) -> None:
     person = Person(TypedAnswer("always", is_answer=False), WAIT, keeps=keeps)
     service = FakeService(*whole(asks()))
     last = service.gates[len(service.batches) - 1] = asyncio.Event()
@@ -130,7 +130,7 @@ async def test_a_line_that_is_no_answer_is_kept_or_sent_to_the_run(*, keeps: boo
     assert "always" in person.shown[1]
 
 
-async def test_the_person_sees_the_whole_call() -> None:
+async def test_the_user_sees_the_whole_call() -> None:
     command = "echo " + "x" * 3000 + "\nrm -rf /"
     arguments = json.dumps({"command": command})
     shown = format_question(pb.PermissionRequest(tool="bash", arguments_json=arguments, reason="no sandbox"))
@@ -154,7 +154,7 @@ async def test_the_person_sees_the_whole_call() -> None:
     )
 
 
-async def test_the_person_sees_what_session_and_always_allow_besides() -> None:
+async def test_the_user_sees_what_session_and_always_allow() -> None:
     request = pb.PermissionRequest(
         tool="write",
         arguments_json='{"path": "/etc/x", "content": "a"}',
@@ -181,7 +181,7 @@ async def test_the_person_sees_what_session_and_always_allow_besides() -> None:
 
 
 @given(st.lists(st.sampled_from(["ls", "\x1b[2K", "\x1b[0m", "\r", "\u202e", "\u200b", "\u200d", "\x08", "\n", " "])))
-def test_nothing_hides_in_a_command(pieces: list[str]) -> None:
+def test_hidden_characters_of_a_command_are_shown(pieces: list[str]) -> None:
     text = "".join(pieces)
     shown = reveal(text)
     assert not UNSAFE_CHARACTER.search(shown)
@@ -190,7 +190,7 @@ def test_nothing_hides_in_a_command(pieces: list[str]) -> None:
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-async def test_a_user_who_can_type_is_offered_the_way_out(*, is_there: bool) -> None:
+async def test_an_interactive_user_is_offered_the_shell_escape(*, is_there: bool) -> None:
     output = event("tool_output", name="bash", text=f"no\n[sandbox: a is read-only. {OUTSIDE_HINT}]", is_error=True)
     err = Tape()
     async with connected(FakeService(*whole(output))) as stub:
@@ -199,7 +199,7 @@ async def test_a_user_who_can_type_is_offered_the_way_out(*, is_there: bool) -> 
     assert (f"yarrow: {RERUN_OFFER}\n" in err.text) is is_there
 
 
-async def test_questions_come_one_after_the_other() -> None:
+async def test_questions_are_asked_one_at_a_time() -> None:
     person = Person("yes", "no")
     service = FakeService(*whole(asks("q1"), asks("q2", tool="write")))
     last = service.gates[len(service.batches) - 1] = asyncio.Event()
@@ -214,7 +214,7 @@ async def test_questions_come_one_after_the_other() -> None:
     ]
 
 
-async def test_a_question_that_is_settled_elsewhere_is_taken_back_for_the_next() -> None:
+async def test_a_question_settled_elsewhere_is_replaced_by_the_next() -> None:
     person = Person(WAIT, "yes")
     service = FakeService(*whole(asks("q1"), event("permission_settled", request_id="q1"), asks("q2", tool="write")))
     (index,) = (at for at, (each,) in enumerate(service.batches) if each.HasField("permission_settled"))
@@ -231,13 +231,13 @@ async def test_a_question_that_is_settled_elsewhere_is_taken_back_for_the_next()
     assert [each.request_id for each in answers(service)] == ["q2"]
 
 
-async def test_the_end_of_the_run_takes_a_question_back() -> None:
+async def test_the_end_of_the_run_withdraws_a_question() -> None:
     person = Person()
     assert (await run(held(person, asks()), person)).reason == "COMPLETED"
     assert person.interrupted == 1
 
 
-async def test_an_answer_that_could_not_be_kept_is_asked_for_again() -> None:
+async def test_an_answer_that_could_not_be_stored_is_requested_again() -> None:
     person = Person("session", "yes")
     service = FakeService(*whole(asks()))
     last = service.gates[len(service.batches) - 1] = asyncio.Event()
@@ -252,7 +252,7 @@ async def test_an_answer_that_could_not_be_kept_is_asked_for_again() -> None:
     assert person.shown[1] == f"yarrow: full\n{CHOICES}"
 
 
-async def test_an_answer_that_comes_too_late_is_dropped() -> None:
+async def test_a_late_answer_is_dropped() -> None:
     person = Person("yes")
     service = held(person, asks())
     service.refused, service.refusal = {"AnswerPermission"}, (grpc.StatusCode.FAILED_PRECONDITION, "no", "NOT_RUNNING")
@@ -260,7 +260,7 @@ async def test_an_answer_that_comes_too_late_is_dropped() -> None:
     assert len(person.shown) == 1
 
 
-async def test_always_says_what_is_written_and_where_before_it_is_confirmed() -> None:
+async def test_always_shows_the_rule_and_file_before_confirmation() -> None:
     person = Person("always", "no")
     rule = '{"tool":"bash","subject":"ls \\u202e"}'
     service = FakeService(*whole(asks(rule_json=rule, rule_file="/etc/yarrow/config.json")))
@@ -276,5 +276,5 @@ async def test_always_says_what_is_written_and_where_before_it_is_confirmed() ->
     assert not UNSAFE_CHARACTER.search(person.shown[1])
 
 
-def test_always_says_that_nothing_is_written() -> None:
+def test_always_states_that_no_rule_is_saved() -> None:
     assert "No rule is saved" in format_rule(pb.PermissionRequest(tool="bash", rule_json="{}"))

@@ -22,18 +22,18 @@ async def listed(*, as_json: bool = False, terminal: bool = False) -> str:
     return out.text
 
 
-async def test_models_one_name_a_line() -> None:
+async def test_models_are_printed_one_per_line() -> None:
     assert await listed() == await listed(terminal=True) == "qwen3:8b\nod␛[2Jd\n"
 
 
-async def test_models_one_object_a_line() -> None:
+async def test_models_are_printed_as_one_object_per_line() -> None:
     assert [json.loads(line) for line in (await listed(as_json=True)).splitlines()] == [
         {"name": "qwen3:8b", "contextWindow": 4096, "provider": "local"},
         {"name": "od\x1b[2Jd", "contextWindow": 0, "provider": "local"},
     ]
 
 
-async def test_that_there_are_no_models_is_said() -> None:
+async def test_an_empty_model_list_is_reported() -> None:
     service, out, err = FakeService(), Tape(), Tape()
     service.models = pb.ListModelsResponse(provider="local")
     async with connected(service) as stub:

@@ -10,7 +10,7 @@ from yarrow.client.session_setup import SessionInfo, find_newest_session, find_s
 from yarrow.v1 import agent_pb2 as pb
 
 
-async def test_a_session_is_made_as_the_prompt_asks() -> None:
+async def test_a_session_is_created_with_the_prompts_settings() -> None:
     service = FakeService()
     service.state.provider.name, service.state.provider.model = "ollama", "qwen"
     service.state.provider_reason = "it was running"
@@ -37,7 +37,7 @@ async def test_a_session_is_made_as_the_prompt_asks() -> None:
     )
 
 
-async def test_a_provider_that_is_not_built_yet_is_told_by_its_setting() -> None:
+async def test_a_provider_that_is_not_created_yet_is_named_by_its_setting() -> None:
     service = FakeService()
     service.state.settings.provider, service.state.settings.model = "openai", "gpt"
     async with connected(service) as stub:
@@ -45,7 +45,7 @@ async def test_a_provider_that_is_not_built_yet_is_told_by_its_setting() -> None
     assert (session.provider, session.model) == ("openai", "gpt")
 
 
-async def test_an_old_session_is_opened_and_set() -> None:
+async def test_an_existing_session_is_opened_and_configured() -> None:
     service = FakeService()
     async with connected(service) as stub:
         session = await open_session(stub, "s1", pb.SessionSettings(model="new", dry_run=False))
@@ -55,7 +55,7 @@ async def test_an_old_session_is_opened_and_set() -> None:
     assert [each for each in service.requests if isinstance(each, pb.ConfigureSessionRequest)] == [asked]
 
 
-async def test_an_unknown_session_is_not_made() -> None:
+async def test_an_unknown_session_is_not_created() -> None:
     service = FakeService()
     async with connected(service) as stub:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -64,7 +64,7 @@ async def test_an_unknown_session_is_not_made() -> None:
     assert service.requests == [pb.GetStateRequest(session_id="unknown")]
 
 
-async def test_the_newest_session_of_a_directory() -> None:
+async def test_the_latest_session_of_a_directory_is_found() -> None:
     service = FakeService()
     service.sessions = [pb.SessionSummary(session_id="b"), pb.SessionSummary(session_id="a")]
     async with connected(service) as stub:
@@ -80,14 +80,14 @@ async def test_the_newest_session_of_a_directory() -> None:
     assert caught.value.failure.reason == "SESSION_UNKNOWN"
 
 
-async def test_what_a_person_types_for_a_session_is_resolved_by_the_service() -> None:
+async def test_session_names_are_resolved_by_the_service() -> None:
     service = FakeService()
     async with connected(service) as stub:
         assert await find_session(stub, "s1") == "s1"
     assert service.requests == [pb.GetStateRequest(session_id="s1")]
 
 
-async def test_looking_for_a_session_hides_no_other_failure() -> None:
+async def test_resolving_a_session_hides_no_other_error() -> None:
     service = FakeService()
     service.refused, service.refusal = {"GetState"}, (grpc.StatusCode.FAILED_PRECONDITION, "held by 7", "LOCKED")
     async with connected(service) as stub:
@@ -130,5 +130,5 @@ class Context:
         ),
     ],
 )
-def test_what_a_refusal_says(context: Context, expected: RpcFailure) -> None:
+def test_errors_of_the_service_are_parsed(context: Context, expected: RpcFailure) -> None:
     assert parse_rpc_error(context.error) == expected

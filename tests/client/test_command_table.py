@@ -89,12 +89,12 @@ async def test_branch(here: CommandContext, line: str, kept: list[str]) -> None:
 
 
 @pytest.mark.parametrize("word", ["x", "1.5", "1 2", "", "99999999999", "-99999999999", "٣x"])
-async def test_branch_at_what_is_no_index(here: CommandContext, word: str) -> None:
+async def test_branch_with_an_invalid_index(here: CommandContext, word: str) -> None:
     with pytest.raises(CommandError, match="is not a message index"):
         await run_command(here, "branch", [word])
 
 
-async def test_branch_at_no_message(here: CommandContext) -> None:
+async def test_branch_with_an_index_out_of_range(here: CommandContext) -> None:
     assert await refused(here, "/branch 6") == "INVALID_ARGUMENT"
     assert await refused(here, "/branch -7") == "INVALID_ARGUMENT"
 
@@ -123,7 +123,7 @@ async def test_rebase_with_a_squash(here: CommandContext, line: str) -> None:
     assert rest == ["more", "c"]
 
 
-async def test_a_wrong_rebase(here: CommandContext) -> None:
+async def test_an_invalid_rebase_is_rejected(here: CommandContext) -> None:
     assert "count from 0" in await wrong(here, "/rebase -1")
     assert "'--squish' is not a message index" in await wrong(here, "/rebase 1 --squish")
     assert "usage: /rebase INDEX..." in await wrong(here, "/rebase")
@@ -144,7 +144,7 @@ async def test_merge(house: House, here: CommandContext, summary: bool) -> None:
     assert len(merged) == (9 if summary else 10)
 
 
-async def test_a_wrong_merge(here: CommandContext) -> None:
+async def test_an_invalid_merge_is_rejected(here: CommandContext) -> None:
     assert await wrong(here, "/merge") == "usage: /merge SESSION [--summary]"
     assert await wrong(here, "/merge --summary") == "usage: /merge SESSION [--summary]"
     assert await wrong(here, "/merge a b") == "usage: /merge SESSION [--summary]"
@@ -171,7 +171,7 @@ async def test_nothing_to_compact(here: CommandContext) -> None:
     assert await refused(here, "/compact") == "NOTHING_TO_COMPACT"
 
 
-async def test_a_compaction_that_fails_is_told(tmp_path: Path) -> None:
+async def test_a_failed_compaction_is_reported(tmp_path: Path) -> None:
     failure = [{"error": {"code": "AUTH", "message": "no key"}}]
     house = House(
         tmp_path, [[{"text": "a"}], [{"text": "b"}], failure], compaction=CompactionSettings(True, 1000, 1500)
@@ -231,7 +231,7 @@ async def test_resume(here: CommandContext, word: str) -> None:
     assert await run_line(here, f"/resume {word}") == CommandResult("Resumed 1-first0", "s1-first0")
 
 
-async def test_a_wrong_resume(house: House, here: CommandContext) -> None:
+async def test_an_invalid_resume_is_rejected(house: House, here: CommandContext) -> None:
     assert "/tree lists them" in await wrong(here, "/resume")
     assert await refused(here, "/resume nobody") == "SESSION_UNKNOWN"
     assert await refused(here, "/resume ../../etc/passwd") == "SESSION_UNKNOWN"
@@ -287,7 +287,7 @@ def test_a_known_tree_is_drawn() -> None:
     ]
 
 
-def test_a_title_is_one_short_line_that_steers_nothing() -> None:
+def test_a_title_is_one_short_sanitized_line() -> None:
     shown = session_format.format_list(
         [pb.SessionSummary(session_id="x" * 20, title="a\n\x1b[2J\x9b31m\u202eb " + "long " * 40)]
     )
@@ -322,7 +322,9 @@ async def test_export_as_a_page(house: House, here: CommandContext) -> None:
     assert target.read_text().startswith("<!doctype html>")
 
 
-async def test_an_export_lands_at_home(here: CommandContext, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_export_path_expands_a_tilde(
+    here: CommandContext, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(house.home))
     await run_line(here, "/export ~/x.jsonl")
     assert (house.home / "x.jsonl").stat().st_size > 0
@@ -341,7 +343,7 @@ async def test_an_export_lands_at_home(here: CommandContext, house: House, monke
         ("/import plain/x", "Not a directory"),
     ],
 )
-async def test_a_wrong_path_is_named_and_nothing_is_written(
+async def test_an_invalid_path_is_reported_and_nothing_is_written(
     house: House, here: CommandContext, line: str, named: str
 ) -> None:
     (house.cwd / "folder.jsonl").mkdir()
@@ -352,14 +354,14 @@ async def test_a_wrong_path_is_named_and_nothing_is_written(
     assert sorted(path.name for path in house.cwd.rglob("*")) == ["folder.jsonl", "plain"]
 
 
-async def test_paths_are_needed(here: CommandContext) -> None:
+async def test_paths_are_required(here: CommandContext) -> None:
     assert "usage: /export PATH" in await wrong(here, "/export")
     assert await wrong(here, "/import") == "usage: /import PATH"
     with pytest.raises(CommandError, match="usage: /export PATH"):
         await run_command(here, "export", ["a.jsonl", "b.jsonl"])
 
 
-async def test_an_export_that_is_refused_leaves_what_was_there(house: House, here: CommandContext) -> None:
+async def test_a_failed_export_keeps_the_existing_file(house: House, here: CommandContext) -> None:
     target = house.cwd / "x.jsonl"
     target.write_text("before")
     gone = CommandContext(here.stub, "nobody", here.cwd)
@@ -368,7 +370,7 @@ async def test_an_export_that_is_refused_leaves_what_was_there(house: House, her
     assert list(house.cwd.iterdir()) == [target]
 
 
-async def test_what_is_no_session_is_not_taken_in(house: House, here: CommandContext) -> None:
+async def test_a_file_that_is_not_a_session_is_not_imported(house: House, here: CommandContext) -> None:
     (house.cwd / "page.html").write_text("<html>")
     (house.cwd / "empty").write_text("")
     before = set(house.sessions.rglob("*"))
@@ -384,21 +386,21 @@ async def test_what_is_no_session_is_not_taken_in(house: House, here: CommandCon
 
 
 @pytest.mark.parametrize("name", ["branch", "fork", "rebase", "compact", "export", "stats", "show", "name", "merge"])
-async def test_a_session_that_is_not_there(here: CommandContext, name: str) -> None:
+async def test_an_unknown_session_is_reported(here: CommandContext, name: str) -> None:
     words = {"rebase": ["1"], "export": ["x.jsonl"], "name": ["x"], "merge": [here.session_id]}
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await run_command(CommandContext(here.stub, "nobody", here.cwd), name, words.get(name, []))
     assert reason_of(caught.value) == "SESSION_UNKNOWN"
 
 
-async def test_a_command_that_is_not_there(here: CommandContext) -> None:
+async def test_an_unknown_command_is_reported(here: CommandContext) -> None:
     assert await wrong(here, "/brunch") == "Unknown command /brunch. Did you mean /branch?"
     assert "Commands: /branch, /fork" in await wrong(here, "/zzz")
     assert "Unknown command /" in await wrong(here, "/")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_is_one_and_says_how_it_is_used(name: str) -> None:
+def test_every_command_has_a_usage(name: str) -> None:
     assert is_command(f"/{name}")
     assert is_command(f"/{name} with words")
     assert is_command(f"/{name}\n")
@@ -410,12 +412,12 @@ def test_every_command_is_one_and_says_how_it_is_used(name: str) -> None:
     "line",
     ["", "/", "/ ", "/ branch", "branch", " /branch", "//branch", "/Branch", "/branchy", "/branch\nmore", "x /branch"],
 )
-def test_what_is_no_command(line: str) -> None:
+def test_texts_that_are_not_commands(line: str) -> None:
     assert not is_command(line)
 
 
 @given(st.text(max_size=20), st.sampled_from(list(COMMANDS)))
-def test_a_prompt_that_holds_a_name_is_no_command(text: str, name: str) -> None:
+def test_a_prompt_that_contains_a_name_is_not_a_command(text: str, name: str) -> None:
     assert not is_command(f"x{text}/{name}")
     assert not is_command(f"/{name}x{text}")
     assert is_command(f"/{name} {' '.join(text.split())}")

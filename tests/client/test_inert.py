@@ -49,19 +49,19 @@ class Paper:
 
 
 @given(TEXTS)
-def test_nothing_harmful_is_left_and_nothing_is_done_twice(text: str) -> None:
+def test_sanitizing_removes_everything_harmful_and_is_idempotent(text: str) -> None:
     clean = sanitize(text)
     assert not HARMFUL.search(clean)
     assert sanitize(clean) == clean
 
 
 @given(TEXTS.filter(lambda text: not HARMFUL.search(text)))
-def test_what_is_harmless_stays_as_it_is(text: str) -> None:
+def test_harmless_text_is_unchanged(text: str) -> None:
     assert sanitize(text) == text
 
 
 @given(TEXTS)
-def test_the_words_are_kept_in_order(text: str) -> None:
+def test_the_order_of_words_is_preserved(text: str) -> None:
     words = re.findall("[a-zé]", re.sub(r"\x1b\[[0-9;:]*m", "", text))
     left = iter(sanitize(text))
     assert all(word in left for word in words)
@@ -83,12 +83,12 @@ def test_the_words_are_kept_in_order(text: str) -> None:
         ("👩\u200d👧", "👩👧"),
     ],
 )
-def test_what_is_shown_instead(text: str, shown: str) -> None:
+def test_replacements_of_control_characters(text: str, shown: str) -> None:
     assert sanitize(text) == shown
 
 
 @given(TEXTS | st.lists(st.sampled_from(["\r", "\n", "\r\n", "\x1b[31m", "\x1b", "a"])).map("".join))
-def test_a_pipe_gets_no_control_characters_and_all_else_as_it_is(text: str) -> None:
+def test_a_pipe_gets_everything_but_control_characters(text: str) -> None:
     clean = strip_controls(text)
     assert not CONTROLS.search(clean.replace("\r\n", ""))
     assert strip_controls(clean) == clean
@@ -97,7 +97,7 @@ def test_a_pipe_gets_no_control_characters_and_all_else_as_it_is(text: str) -> N
 
 
 @given(st.lists(TEXTS | st.sampled_from(["\r", "\n", "\r\n", "\x1b", "["]), max_size=8), st.booleans(), st.booleans())
-def test_case_rs_m5_an_answer_in_pieces_never_steers(pieces: list[str], is_terminal: bool, raw: bool) -> None:
+def test_case_rs_m5_a_split_control_sequence_is_removed(pieces: list[str], is_terminal: bool, raw: bool) -> None:
     out, err = Paper(is_terminal=is_terminal), Paper(is_terminal=False)
     page = PlainWriter(out, err, raw=raw)
     for piece in pieces:
@@ -113,5 +113,5 @@ def test_case_rs_m5_an_answer_in_pieces_never_steers(pieces: list[str], is_termi
 
 
 @pytest.mark.parametrize("text", ["👩\u200d💻", "a\u200cb", "a\u200fb", "x\ufeff", "one\r\ntwo\r\n", "\ttab\n"])
-def test_a_pipe_keeps_what_people_write(text: str) -> None:
+def test_a_pipe_preserves_ordinary_text(text: str) -> None:
     assert strip_controls(text) == text

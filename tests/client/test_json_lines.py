@@ -66,7 +66,7 @@ async def test_an_error_is_an_event_and_the_outcome() -> None:
     assert end == {"reason": "END_REASON_ERROR", "error": {"code": "INVALID_REQUEST", "message": "bad model"}}
 
 
-async def test_a_gap_is_an_event_and_a_sign_of_life_is_none() -> None:
+async def test_a_gap_is_printed_and_a_heartbeat_is_not() -> None:
     out = Tape()
     events = whole(event("gap", first_sequence=2, last_sequence=9), event("heartbeat"))
     await run(FakeService(*events), out)
@@ -89,14 +89,14 @@ async def test_case_C_03_each_line_is_one_object(breaks: str) -> None:
 
 
 @pytest.mark.parametrize("character", ["\x1b", "\x9b", "\u202e", "\u200b", "\ufeff", "\U000e0041"])
-async def test_case_U_04_a_line_on_a_terminal_steers_nothing(character: str) -> None:
+async def test_case_U_04_a_line_cannot_control_a_terminal(character: str) -> None:
     out = Tape(is_terminal=True)
     await run(FakeService(*whole(*turn("m1", character))), out)
     assert character not in out.text
     assert json.loads(out.lines[4])["textDelta"]["text"] == character
 
 
-async def test_a_full_sink_is_waited_for() -> None:
+async def test_a_full_output_is_waited_for() -> None:
     out = Tape()
     out.room.clear()
     service = FakeService(*whole(*turn("m1", *["x"] * 2000)))
@@ -108,7 +108,7 @@ async def test_a_full_sink_is_waited_for() -> None:
     assert len(out.lines) == 1 + 2006
 
 
-async def test_a_refused_prompt_leaves_the_header_alone() -> None:
+async def test_a_rejected_prompt_prints_only_the_header() -> None:
     service = FakeService()
     service.refused, service.refusal = {"Prompt"}, (grpc.StatusCode.FAILED_PRECONDITION, "it runs", "BUSY")
     out = Tape()
@@ -156,7 +156,7 @@ def fill(message: Any, data: st.DataObject) -> Any:
 @pytest.mark.parametrize("kind", [*KINDS, ""])
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
-def test_a_line_is_what_the_library_writes(kind: str, data: st.DataObject) -> None:
+def test_a_line_equals_the_protobuf_librarys_json(kind: str, data: st.DataObject) -> None:
     made = pb.AgentEvent(
         session_id=data.draw(st.sampled_from(["", "s1", 'odd"é'])),
         run_id=data.draw(st.sampled_from(["", "r1"])),
@@ -176,7 +176,7 @@ def test_a_line_is_what_the_library_writes(kind: str, data: st.DataObject) -> No
     assert list(json.loads(encoder.encode(made, kind))) == list(expected)
 
 
-def test_ids_and_seconds_that_change_are_seen() -> None:
+def test_changed_ids_and_seconds_are_encoded() -> None:
     encoder = EventEncoder()
     events = number(event("turn_end"), event("turn_end"), event("turn_end"))
     events[1].run_id, events[2].session_id = "r2", "s2"

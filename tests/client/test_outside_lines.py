@@ -21,7 +21,7 @@ from yarrow.tool.command_output import OUTSIDE_HINT, STRICT_HINT
 from yarrow.v1 import agent_pb2 as pb
 
 
-def test_what_the_tool_says_is_what_the_client_looks_for() -> None:
+def test_the_client_recognizes_the_tools_texts() -> None:
     assert is_rerun_offered(f"x\n[exit code 1]\n[sandbox: a is read-only. {OUTSIDE_HINT}]")
     assert is_rerun_offered(f"[sandbox: a is read-only. {OUTSIDE_HINT}]\n")
     assert not is_rerun_offered(f"x\n[sandbox: a is read-only. {STRICT_HINT}]")
@@ -39,7 +39,7 @@ def test_what_the_tool_says_is_what_the_client_looks_for() -> None:
     ("line", "silent", "outside"),
     [("!ls", False, False), ("!!ls", True, False), ("!!!ls", False, True), ("!!! ls", False, True)],
 )
-def test_the_signs_before_a_command(line: str, *, silent: bool, outside: bool) -> None:
+def test_the_prefixes_of_shell_commands(line: str, *, silent: bool, outside: bool) -> None:
     request = parse_bang("s", line)
     assert request.silent is silent
     arguments = json.loads(request.arguments_json)
@@ -50,7 +50,7 @@ def test_the_signs_before_a_command(line: str, *, silent: bool, outside: bool) -
 
 
 @pytest.mark.parametrize("line", ["!", "!!", "!!!", "!!! "])
-def test_signs_alone_are_refused_with_their_meaning(line: str) -> None:
+def test_prefixes_without_a_command_are_rejected_with_a_usage(line: str) -> None:
     with pytest.raises(CommandError, match="!!!COMMAND to run it outside"):
         parse_bang("s", line)
 
@@ -74,7 +74,7 @@ def test_the_question_shows_command_directory_reason_and_scope() -> None:
     assert format_always_label(REQUEST) == "Always allow exactly this command here"
 
 
-def test_a_card_says_once_that_a_command_leaves_the_sandbox() -> None:
+def test_a_call_states_once_that_it_leaves_the_sandbox() -> None:
     assert (
         format_call_note("bash", REQUEST.arguments_json, "")
         == "> bash: git push cwd=sub timeout=9 (outside the sandbox)"
@@ -82,7 +82,7 @@ def test_a_card_says_once_that_a_command_leaves_the_sandbox() -> None:
     assert format_call_note("bash", '{"command":"ls","outside":false}', "") == "> bash: ls outside=false"
 
 
-def test_a_long_reason_of_another_service_is_cut() -> None:
+def test_a_long_reason_is_truncated() -> None:
     request = pb.PermissionRequest(model_reason="x" * 5_000 + "\nDo you agree?")
     assert len(format_agent_reason(request)) < MAX_REASON_CHARACTERS + 30
     assert format_agent_reason(pb.PermissionRequest()) == ""

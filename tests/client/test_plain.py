@@ -52,7 +52,7 @@ def output(name: str, text: str = "", **fields: Any) -> pb.AgentEvent:
 # ---- the answer ----
 
 
-async def test_the_answer_comes_out_as_it_comes_in() -> None:
+async def test_the_answer_is_printed_as_it_arrives() -> None:
     service = FakeService(*whole(*turn("m1", "Hel", "lo")))
     # The second piece of text is held back.
     gate = service.gates[4] = asyncio.Event()
@@ -67,11 +67,11 @@ async def test_the_answer_comes_out_as_it_comes_in() -> None:
 
 
 @pytest.mark.parametrize(("texts", "expected"), [(["a\n"], "a\n"), (["a", "\n\n"], "a\n\n"), (["a"], "a\n"), ([], "")])
-async def test_the_last_line_is_ended_once(texts: list[str], expected: str) -> None:
+async def test_the_last_line_gets_one_newline(texts: list[str], expected: str) -> None:
     assert await printed(*whole(*turn("m1", *texts))) == (expected, [])
 
 
-async def test_messages_are_told_apart() -> None:
+async def test_messages_are_separated() -> None:
     text, _ = await printed(*whole(*turn("m1", "one"), *turn("m2", "two\n"), *turn("m3"), *turn("m4", "three")))
     assert text == "one\ntwo\nthree\n"
 
@@ -88,7 +88,7 @@ async def test_a_file_gets_the_answer_without_control_characters() -> None:
 # ---- notes ----
 
 
-async def test_tools_are_told_in_lines() -> None:
+async def test_tool_calls_are_printed_as_lines() -> None:
     calls = [
         call("c1", "bash", '{"timeout": 5, "command": "ls  -la\\nwc"}'),
         call("c2", "read", '{"path": "a b.py", "offset": 10}'),
@@ -122,7 +122,7 @@ async def test_tools_are_told_in_lines() -> None:
     assert max(map(len, notes)) == 120
 
 
-async def test_a_dry_run_shows_what_would_be_done_and_what_was_read_in_short() -> None:
+async def test_a_dry_run_shows_previews_and_short_read_results() -> None:
     session = SessionInfo("s1", "/", "p", "m", "1", 0, dry_run=True)
     long = "".join(f"+{number}\n" for number in range(1000))
     outputs = [
@@ -148,12 +148,12 @@ async def test_a_dry_run_shows_what_would_be_done_and_what_was_read_in_short() -
     assert len(err.lines) == 7 + 400 + 2
 
 
-async def test_ids_of_calls_are_those_of_one_message() -> None:
+async def test_call_ids_are_unique_only_within_a_message() -> None:
     _, notes = await printed(*whole(*turn("m1", calls=[call("c", "now")]), *turn("m2", calls=[call("c", "now")])))
     assert notes == ["> now", "> now"]
 
 
-async def test_what_else_happens_is_told() -> None:
+async def test_other_events_are_printed_as_notes() -> None:
     _, notes = await printed(
         event("agent_start", message_id="u1"),
         event("notice", code="X", text="the server cut the prompt"),
@@ -178,7 +178,7 @@ async def test_what_else_happens_is_told() -> None:
     ]
 
 
-async def test_what_the_session_was_made_of_is_told_first() -> None:
+async def test_the_sessions_notices_are_printed_first() -> None:
     session = SessionInfo(
         "s1", "/", "p", "m", "1", 0, provider_reason="found a server", warnings=("2 lines were skipped",)
     )
@@ -187,7 +187,7 @@ async def test_what_the_session_was_made_of_is_told_first() -> None:
     assert err.lines == ["yarrow: using p/m: found a server", "yarrow: 2 lines were skipped"]
 
 
-async def test_a_failed_run_says_why() -> None:
+async def test_a_failed_run_prints_its_cause() -> None:
     end = {"reason": pb.END_REASON_ERROR, "error": pb.Error(code="RATE_LIMIT", message="too many requests")}
     out, err = Tape(), Tape()
     outcome = await run(FakeService(*whole(*turn("m1", "half"), **end)), out, err)
@@ -196,20 +196,20 @@ async def test_a_failed_run_says_why() -> None:
     assert err.lines == ["yarrow: RATE_LIMIT: too many requests"]
 
 
-async def test_an_aborted_run_says_so() -> None:
+async def test_an_aborted_run_is_reported() -> None:
     out, err = Tape(), Tape()
     outcome = await run(FakeService(*whole(*turn("m1", "half"), reason=pb.END_REASON_ABORTED)), out, err)
     assert outcome == RunResult("s1", "ABORTED")
     assert err.lines == ["yarrow: the run ended early: aborted"]
 
 
-async def test_a_reason_of_a_newer_service_is_told_by_its_number() -> None:
+async def test_an_unknown_reason_is_printed_as_its_number() -> None:
     out, err = Tape(), Tape()
     assert await run(FakeService(*whole(reason=999)), out, err) == RunResult("s1", "999")
     assert err.lines == ["yarrow: the run ended early: 999"]
 
 
-async def test_a_stream_that_stops_before_the_end_says_so() -> None:
+async def test_a_stream_that_ends_early_is_reported() -> None:
     out, err = Tape(), Tape()
     outcome = await run(FakeService(*whole(*turn("m1", "half"))[:-2]), out, err)
     assert (outcome.reason, outcome.error_code) == ("", "")
@@ -217,7 +217,7 @@ async def test_a_stream_that_stops_before_the_end_says_so() -> None:
     assert err.lines == ["yarrow: the service closed the stream before the run ended"]
 
 
-async def test_an_event_of_a_newer_service_is_passed_over() -> None:
+async def test_an_unknown_event_is_skipped() -> None:
     newer = pb.AgentEvent.FromString(event("turn_end").SerializeToString()[:-3] + b"\xfa\x07\x00")
     assert newer.WhichOneof("event") is None
     assert await printed(*whole(newer, *turn("m1", "a"))) == ("a\n", [])
@@ -238,7 +238,7 @@ STEERING = [
 
 
 @pytest.mark.parametrize("sequence", STEERING)
-async def test_case_U_04_nothing_steers_the_terminal(sequence: str) -> None:
+async def test_case_U_04_output_cannot_control_the_terminal(sequence: str) -> None:
     """Neither in the answer, whole or cut in two, nor in what tools are told and say, nor in notices and errors."""
     out, err = Tape(is_terminal=True), Tape(is_terminal=True)
     halves = (sequence[:1], sequence[1:])
@@ -258,7 +258,7 @@ async def test_case_U_04_nothing_steers_the_terminal(sequence: str) -> None:
 
 
 @pytest.mark.parametrize("sequence", STEERING)
-async def test_case_U_04_standard_error_is_clean_in_a_file_too(sequence: str) -> None:
+async def test_case_U_04_standard_error_is_sanitized_in_a_file_too(sequence: str) -> None:
     _, notes = await printed(*whole(event("notice", text=f"x{sequence}"), *turn("m1", calls=[call("c", sequence)])))
     assert not set("".join(notes)) & set("\x1b\x07\x9b\u202e\u200b")
 
@@ -278,7 +278,7 @@ async def test_a_note_does_not_break_a_line_of_a_file() -> None:
     assert await printed(*events) == ("some\n", ["yarrow: careful"])
 
 
-async def test_a_terminal_shows_thinking_dimmed_and_apart() -> None:
+async def test_a_terminal_shows_thinking_dimmed_and_separated() -> None:
     out = Tape(is_terminal=True)
     err = Tape(is_terminal=True, shared=out)
 
@@ -291,7 +291,7 @@ async def test_a_terminal_shows_thinking_dimmed_and_apart() -> None:
     assert out.shown == f"first\n{dim[:-1]}{dim}last\n"
 
 
-async def test_a_file_does_without_thinking() -> None:
+async def test_a_file_gets_no_thinking() -> None:
     thoughts = [event("thinking_delta", text="hm")]
     assert await printed(*whole(*turn("m1", "a", calls=thoughts))) == ("a\n", [])
 
@@ -371,7 +371,7 @@ class Conversation:
     ),
     data=st.data(),
 )
-async def test_a_gap_loses_nothing_and_repeats_nothing(turns: list[tuple[list[str], int]], data: st.DataObject) -> None:
+async def test_a_gap_neither_loses_nor_repeats_output(turns: list[tuple[list[str], int]], data: st.DataObject) -> None:
     conversation = Conversation(turns)
     # The oldest events are dropped, so that the end of a run always comes.
     edges = st.integers(0, len(conversation.events) - 1)
@@ -386,7 +386,7 @@ async def test_a_gap_loses_nothing_and_repeats_nothing(turns: list[tuple[list[st
     assert err.lines == expected_err.lines
 
 
-async def test_what_a_gap_left_out_is_printed_before_the_run_is_over() -> None:
+async def test_output_lost_in_a_gap_is_printed_before_the_run_ends() -> None:
     conversation = Conversation([(["one", "two", "three"], 0), (["four"], 0)])
     # The events are: start, turn, message, one, two, three, end of message, end of turn, turn, message, four, ...
     service = conversation.service([(4, 5)], ahead=0, batch=1)
@@ -403,7 +403,7 @@ async def test_what_a_gap_left_out_is_printed_before_the_run_is_over() -> None:
 # ---- the run ----
 
 
-async def test_what_the_prompt_asks_of_the_service() -> None:
+async def test_the_prompt_request_has_the_options() -> None:
     service = FakeService(*whole())
     prompt = pb.PromptRequest(text="hi", session_id="other", options=pb.PromptOptions(ephemeral=True))
     await run(service, Tape(), Tape(), prompt=prompt)
@@ -415,7 +415,7 @@ async def test_what_the_prompt_asks_of_the_service() -> None:
     assert prompt.session_id == "other"
 
 
-async def test_case_C_05_a_question_with_nobody_there_is_answered_with_no() -> None:
+async def test_case_C_05_a_request_without_a_user_is_denied() -> None:
     question = event("permission_request", request_id="q1", tool="bash", reason="it writes outside")
     service = FakeService(*whole(question, *turn("m1", "I could not.")))
     out, err = Tape(), Tape()
@@ -426,20 +426,20 @@ async def test_case_C_05_a_question_with_nobody_there_is_answered_with_no() -> N
     assert err.lines == ["yarrow: bash was denied because no client can answer: it writes outside"]
 
 
-async def test_case_C_05_a_question_that_is_settled_already_is_no_failure() -> None:
+async def test_case_C_05_a_request_that_is_already_settled_is_not_an_error() -> None:
     service = FakeService(*whole(event("permission_request", request_id="q1", tool="bash")))
     service.refused, service.refusal = {"AnswerPermission"}, (grpc.StatusCode.NOT_FOUND, "gone", "INVALID_ARGUMENT")
     assert (await run(service, Tape(), Tape())).denied
 
 
-async def test_a_refused_prompt_is_the_callers() -> None:
+async def test_a_rejected_prompt_raises() -> None:
     service = FakeService()
     service.refused, service.refusal = {"Prompt"}, (grpc.StatusCode.FAILED_PRECONDITION, "it runs", "BUSY")
     with pytest.raises(grpc.aio.AioRpcError):
         await run(service, Tape(), Tape())
 
 
-async def test_a_cancelled_client_leaves_the_call() -> None:
+async def test_a_cancelled_client_ends_the_call() -> None:
     service = FakeService(*whole(*turn("m1", "a")))
     service.gates[3] = asyncio.Event()
     async with connected(service) as stub:
@@ -453,7 +453,7 @@ async def test_a_cancelled_client_leaves_the_call() -> None:
         await asyncio.wait_for(service.cancelled.wait(), 5)
 
 
-async def test_case_C_04_a_sink_that_fails_leaves_the_call() -> None:
+async def test_case_C_04_a_failing_output_ends_the_call() -> None:
     class Gone(Exception):
         pass
 
@@ -471,7 +471,7 @@ async def test_case_C_04_a_sink_that_fails_leaves_the_call() -> None:
         assert caught.tb is not None
 
 
-async def test_a_full_sink_is_waited_for() -> None:
+async def test_a_full_output_is_waited_for() -> None:
     service = FakeService(*whole(*turn("m1", *["x"] * 2000)))
     out, err = Tape(), Tape()
     out.room.clear()
@@ -495,7 +495,7 @@ def pb_json(command: str) -> str:
     return '{"command": "' + "".join(f"\\u{ord(each):04x}" if each < " " else each for each in command) + '"}'
 
 
-async def test_arguments_that_are_nested_too_deeply_are_shown_as_they_begin() -> None:
+async def test_too_deeply_nested_arguments_are_truncated() -> None:
     deep = '{"a":' * 5000 + "1" + "}" * 5000
     _, (line,) = await printed(*whole(*turn("m1", calls=[call("c", "bash", deep)])))
     assert line.startswith('> bash: {"a":{"a":')

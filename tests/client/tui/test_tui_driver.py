@@ -66,7 +66,7 @@ async def prompted(house: House, driver: SessionClient) -> None:
 
 
 @pytest.mark.parametrize("renews", [False, True])
-async def test_a_service_that_was_started_again(tmp_path: Path, renews: bool) -> None:
+async def test_a_restarted_service_is_followed(tmp_path: Path, renews: bool) -> None:
     first, told = House(tmp_path, HELD), Told()
     wire_path = tmp_path / "wire"
     async with relay(str(tmp_path / "run" / "yarrow.sock"), wire_path) as wire:

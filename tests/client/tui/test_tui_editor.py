@@ -22,7 +22,7 @@ from yarrow.client.tui.terminal import separate_cells
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1"
 
 
-def test_the_draft_is_kept_while_older_texts_are_looked_at() -> None:
+def test_the_draft_is_kept_while_browsing_the_history() -> None:
     past = InputHistory()
     past.replace_all(["one", "two", "two", " "])
     assert past.go_forward() is None
@@ -34,7 +34,7 @@ def test_the_draft_is_kept_while_older_texts_are_looked_at() -> None:
     assert past.go_forward() is None
 
 
-def test_what_is_sent_is_the_newest_and_the_oldest_is_forgotten() -> None:
+def test_sent_texts_are_added_and_the_oldest_dropped() -> None:
     past = InputHistory()
     past.replace_all(str(number) for number in range(MAX_TEXTS + 5))
     past.add("new")
@@ -44,7 +44,7 @@ def test_what_is_sent_is_the_newest_and_the_oldest_is_forgotten() -> None:
     assert texts[-1] == "6"
 
 
-def test_a_long_paste_is_short_on_the_screen_and_whole_when_sent() -> None:
+def test_a_long_paste_is_a_placeholder_and_is_sent_whole() -> None:
     pastes = PastePlaceholders()
     long = "\r\n".join(f"line {number}" for number in range(10_000))
     shown = pastes.shorten(long)
@@ -56,7 +56,7 @@ def test_a_long_paste_is_short_on_the_screen_and_whole_when_sent() -> None:
     assert pastes.shorten("x" * 3_000) == "[pasted 3,000 characters #2]"
 
 
-def test_a_short_paste_is_put_in_as_it_is() -> None:
+def test_a_short_paste_is_inserted_unchanged() -> None:
     text = "a\n" * (MAX_INLINE_LINES - 1)
     assert PastePlaceholders().shorten(text) == text
 
@@ -92,7 +92,7 @@ SOURCES = CompletionSources(commands=_commands, files=_files, command_arguments=
         ("", True, []),
     ],
 )
-async def test_what_a_beginning_can_become(text: str, asked: bool, words: list[str]) -> None:
+async def test_completions_of_a_prefix(text: str, asked: bool, words: list[str]) -> None:
     event = CompleteEvent(completion_requested=asked)
     found = [one.text async for one in InputCompleter(SOURCES).get_completions_async(Document(text), event)]
     assert found == words
@@ -106,7 +106,7 @@ def test_completions_open_by_themselves_for_commands_and_mentions(text: str, ope
     assert completes_while_typing(text) is opens
 
 
-def test_the_editor_is_taken_whole_and_begins_anew() -> None:
+def test_taking_the_text_clears_the_editor() -> None:
     editor = Editor(SOURCES, sign="> ")
     assert editor.take() == ""
     editor.set_text(f"see {editor.pastes.shorten('x' * 3_000)}")
@@ -116,7 +116,7 @@ def test_the_editor_is_taken_whole_and_begins_anew() -> None:
     assert editor.history.go_back("") == "before"
 
 
-def test_pictures_are_told_by_what_the_files_hold(tmp_path: Path) -> None:
+def test_images_are_recognized_by_their_content(tmp_path: Path) -> None:
     (tmp_path / "shot.txt").write_bytes(PNG)
     (tmp_path / "fake.png").write_text("no picture")
     (tmp_path / "dir.png").mkdir()
@@ -126,7 +126,7 @@ def test_pictures_are_told_by_what_the_files_hold(tmp_path: Path) -> None:
     assert [(name, image.media_type, image.data) for name, image in found.items()] == [("shot.txt", "image/png", PNG)]
 
 
-async def test_the_persons_own_editor_changes_the_text(tmp_path: Path) -> None:
+async def test_an_external_editor_changes_the_text(tmp_path: Path) -> None:
     script = tmp_path / "my editor"
     script.write_text('#!/bin/sh\nstat -c %a "$2" > seen\necho "$1" >> "$2"\n'.replace("seen", str(tmp_path / "seen")))
     script.chmod(0o755)
@@ -138,12 +138,12 @@ async def test_the_persons_own_editor_changes_the_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("editor", "said"), [("false", "exited with code 1"), ("/no/such", "set VISUAL or EDITOR"), ("'", "set")]
 )
-async def test_an_editor_that_fails_leaves_the_text(editor: str, said: str) -> None:
+async def test_a_failing_external_editor_keeps_the_text(editor: str, said: str) -> None:
     with pytest.raises(EditorError, match=said):
         await edit_text("draft", {"EDITOR": editor})
 
 
-async def test_an_editor_in_the_workspace_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_external_editor_in_the_workspace_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     script = tmp_path / "vi"
     script.write_text("#!/bin/sh\ntouch ran\n")
@@ -165,6 +165,6 @@ async def test_an_editor_in_the_workspace_is_not_run(tmp_path: Path, monkeypatch
         ("so\u00adft", "so-ft"),
     ],
 )
-def test_what_terminals_draw_as_one_is_kept_apart_in_as_many_columns(text: str, drawn: str) -> None:
+def test_combining_characters_keep_their_columns(text: str, drawn: str) -> None:
     assert separate_cells(text) == drawn
     assert get_cwidth(separate_cells(text)) == get_cwidth(text)

@@ -90,7 +90,7 @@ def words(text: str) -> list[str]:
 
 @settings(max_examples=150, deadline=None)
 @given(answers(), st.integers(20, 100), st.integers(0, 20))
-def test_each_word_is_printed_once_and_in_order(pieces: list[str], columns: int, rows: int) -> None:
+def test_each_word_is_printed_once_in_order(pieces: list[str], columns: int, rows: int) -> None:
     printed, lives = watch(run(*pieces), view(columns, rows, COLOURED))
     assert words(printed) == words("".join(pieces))
     assert all(len(live) <= rows for live in lives)
@@ -102,13 +102,13 @@ def test_each_word_is_printed_once_and_in_order(pieces: list[str], columns: int,
 
 @settings(max_examples=60, deadline=None)
 @given(answers())
-def test_the_pieces_make_no_difference_to_what_stays(pieces: list[str]) -> None:
+def test_the_final_output_does_not_depend_on_the_deltas(pieces: list[str]) -> None:
     assert watch(run(*pieces), view())[0].split() == watch(run("".join(pieces)), view())[0].split()
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.text(max_size=400), st.integers(1, 60))
-def test_any_text_is_drawn_no_wider_than_the_view_and_steers_nothing(text: str, columns: int) -> None:
+def test_any_text_fits_the_width_and_is_sanitized(text: str, columns: int) -> None:
     calls = [pb.ToolCall(id="c1", name=text[:20], arguments_json=text)]
     printed, lives = watch(run(text, thinking=text, calls=calls), view(columns, 5, COLOURED))
     for line in [*printed.split("\n"), *(line for live in lives for line in live)]:
@@ -124,7 +124,7 @@ def test_a_table_that_is_too_wide_loses_no_letter() -> None:
     assert "\u2026" not in printed
 
 
-def test_a_long_block_is_printed_while_it_is_written() -> None:
+def test_a_long_block_is_printed_while_it_streams() -> None:
     code = "".join(f"line {number:04}\n" for number in range(1_000))
     history, shown, printed = SessionHistory(), PrintedState(), ""
     for event in run("```\n", *code.splitlines(keepends=True))[:-3]:
@@ -173,7 +173,7 @@ def test_the_recorded_messages_make_the_same_history() -> None:
     assert told == recorded
 
 
-def test_output_is_folded_with_a_way_to_the_rest() -> None:
+def test_output_is_collapsed_with_a_hint_to_the_rest() -> None:
     output = "\n".join(f"line {number}" for number in range(30))
     history = SessionHistory(
         (HistoryEntry("a", "assistant", (CallItem("call_123456", "bash", "{}", state="done", output=output),)),)
@@ -185,7 +185,7 @@ def test_output_is_folded_with_a_way_to_the_rest() -> None:
     assert "line 29" in next_frame(PrintedState(), history, view(folded=False)).scrollback
 
 
-def test_a_change_shows_its_lines_with_numbers() -> None:
+def test_a_diff_shows_line_numbers() -> None:
     diff = "--- a/x.py\n+++ b/x.py\n@@ -3,2 +3,2 @@\n same\n-old\n+new\n"
     asked = '{"path": "x.py", "edits": [{"old": "old", "new": "new"}]}'
     call = CallItem("c1", "edit", asked, state="done", output="done", diff=diff)
@@ -196,7 +196,7 @@ def test_a_change_shows_its_lines_with_numbers() -> None:
     assert lines[1:] == ["   3   same", "   4 - old", "   4 + new"]
 
 
-def test_a_session_that_is_opened_shows_its_last_entries() -> None:
+def test_an_opened_session_shows_its_last_entries() -> None:
     history = SessionHistory(
         tuple(HistoryEntry(str(number), "user", (TextItem(f"text {number}"),)) for number in range(100))
     )
@@ -216,13 +216,13 @@ def test_a_session_that_is_opened_shows_its_last_entries() -> None:
         ({"TERM": "screen", "COLORFGBG": "15;0"}, None, TerminalTheme("16")),
     ],
 )
-def test_what_a_terminal_can_show(
+def test_capabilities_of_a_terminal(
     environment: dict[str, str], background: tuple[int, int, int] | None, look: TerminalTheme
 ) -> None:
     assert detect_theme(environment, background, "UTF-8") == look
 
 
-def test_a_terminal_without_signs_is_given_ascii() -> None:
+def test_a_terminal_without_unicode_gets_ascii() -> None:
     printed, lives = watch(
         run(
             "- one\n\n---\n",
@@ -235,7 +235,7 @@ def test_a_terminal_without_signs_is_given_ascii() -> None:
     assert all(line.isascii() or "•" in line for live in lives for line in live)
 
 
-def test_the_numbers_of_a_list_have_their_dots() -> None:
+def test_numbered_lists_have_dots() -> None:
     text = "\n".join(f"{number}. W" for number in range(1, 11)) + "\n\n5) V"
     printed, _ = watch(run(text), view())
     assert " 1. W\n 2. W\n" in printed

@@ -38,7 +38,7 @@ def shown(text: str, at: int, size: int = 1, thinking: str = "") -> tuple[list[s
 
 
 @pytest.mark.parametrize(("text", "size", "thinking"), [(ANSWER, 1, ""), (ANSWER, 3, "a thought")])
-def test_a_note_cuts_no_block_in_two(text: str, size: int, thinking: str) -> None:
+def test_a_note_does_not_split_a_block(text: str, size: int, thinking: str) -> None:
     whole, _ = shown(text, NEVER, size, thinking)
     begins = ("The first paragraph goes on here.", " • an item", "  x = 1", "The end.", "behind it")
     starts = {0, len(whole), *(whole.index(line) for line in begins if line in whole)}
@@ -50,11 +50,11 @@ def test_a_note_cuts_no_block_in_two(text: str, size: int, thinking: str) -> Non
 
 
 @pytest.mark.parametrize("size", [1, 7])
-def test_a_note_cuts_no_long_block_that_is_printed_in_parts(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_note_does_not_split_a_block_printed_in_parts(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(markdown, "MAX_BLOCK_LINES", LONG_LINES)
-    test_a_note_cuts_no_block_in_two(LONG_FENCE, size, "")
+    test_a_note_does_not_split_a_block(LONG_FENCE, size, "")
 
 
-def test_a_note_waits_no_longer_than_for_the_block() -> None:
+def test_a_note_waits_only_for_the_end_of_the_block() -> None:
     _, noted = shown(ANSWER, 5)
     assert noted == 5

@@ -205,7 +205,7 @@ async def test_a_paste_goes_to_the_editor() -> None:
 
 
 @pytest.mark.parametrize("key", [ESCAPE, TAB, "\x03"])
-async def test_the_focus_is_given_back(key: str) -> None:
+async def test_the_focus_returns_to_the_editor(key: str) -> None:
     async with bench() as at:
         await at.ask()
         await at.enter()
@@ -217,7 +217,7 @@ async def test_the_focus_is_given_back(key: str) -> None:
 @pytest.mark.parametrize(("typed_at", "pressed_at", "enters"), [
     (0.0, 2.0, True), (0.5, 1.5, True), (0.6, 1.5, False), (0.0, 0.9, False), (0.0, 1.0, True), (1.9, 2.0, False),
 ])  # fmt: skip
-async def test_the_keys_go_there_after_a_pause_alone(
+async def test_the_question_gets_the_focus_only_after_a_pause(
     typed_at: float, pressed_at: float, key: str, *, enters: bool
 ) -> None:
     async with bench() as at:
@@ -232,7 +232,7 @@ async def test_the_keys_go_there_after_a_pause_alone(
         assert bool(at.answers) is enters
 
 
-async def test_a_question_that_was_just_drawn_takes_no_keys_however_long_nothing_was_typed() -> None:
+async def test_a_question_that_was_just_drawn_ignores_keys() -> None:
     async with bench() as at:
         at.now = 100
         await at.ask()
@@ -250,7 +250,7 @@ async def test_down_moves_within_a_text() -> None:
         assert not at.has_focus
 
 
-async def test_the_next_question_gives_the_keys_back() -> None:
+async def test_the_next_question_returns_the_focus() -> None:
     async with bench() as at:
         await at.ask()
         await at.enter()
@@ -264,7 +264,7 @@ async def test_the_next_question_gives_the_keys_back() -> None:
         assert at.answers == [DENIAL]
 
 
-async def test_what_hides_in_a_command_is_shown() -> None:
+async def test_hidden_characters_in_a_command_are_shown() -> None:
     async with bench() as at:
         await at.ask()
         rows = await at.drawn()
@@ -272,7 +272,7 @@ async def test_what_hides_in_a_command_is_shown() -> None:
         assert any("Run this command outside the sandbox?" in row for row in rows)
 
 
-async def test_a_question_that_cannot_be_read_is_not_answered() -> None:
+async def test_a_question_that_does_not_fit_is_not_answered() -> None:
     async with bench((19, 8)) as at:
         await at.ask()
         await at.press(TAB, "1", ENTER, pause=2)
@@ -296,7 +296,7 @@ async def test_a_question_shows_the_whole_command_by_scrolling(size: tuple[int, 
 
 
 @given(st.text(alphabet=st.sampled_from([*"ab  -/", "中", "\u0301", "\u200b"]), max_size=90), st.integers(2, 20))
-def test_a_command_is_folded_behind_blanks_and_keeps_every_character(text: str, width: int) -> None:
+def test_a_command_is_wrapped_at_blanks_and_keeps_every_character(text: str, width: int) -> None:
     rows = fold_keeping_blanks(text, width)
     assert "".join(rows) == text
     assert all(cell_len(row) <= width for row in rows)
@@ -361,7 +361,7 @@ async def test_questions_are_shown_one_after_the_other_with_their_number() -> No
 
 
 @pytest.mark.parametrize(("reason", "stays"), [("STORAGE", True), ("NOT_RUNNING", False)])
-async def test_an_answer_that_could_not_be_kept_is_asked_for_again(reason: str, *, stays: bool) -> None:
+async def test_an_answer_that_could_not_be_stored_is_requested_again(reason: str, *, stays: bool) -> None:
     desk = Desk()
     status = status_pb2.Status()
     status.details.add().Pack(error_details_pb2.ErrorInfo(reason=reason, domain="yarrow"))
@@ -382,7 +382,7 @@ async def test_each_event_is_passed_on_once_and_in_order() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["key", "drawn", "hidden"]), st.floats(0, 2)), min_size=1))
-def test_the_guard_lets_pass_what_comes_after_both_pauses(steps: list[tuple[str, float]]) -> None:
+def test_the_guard_accepts_keys_after_both_pauses(steps: list[tuple[str, float]]) -> None:
     now = 0.0
     guard = FocusGuard(lambda: now)
     key_at, drawn_at = 0.0, None

@@ -79,7 +79,7 @@ NODES = [node("first", "a" * 36), node("second \x1b[31m", "b" * 36, 1), node("th
     ("keys", "action", "session"),
     [("\r", "resume", "b"), ("b", "branch", "b"), ("F", "fork", "b"), ("r", "rebase", "b")],
 )
-async def test_the_tree_gives_what_a_key_does_with_the_chosen_session(keys: str, action: str, session: str) -> None:
+async def test_a_key_in_the_tree_acts_on_the_selected_session(keys: str, action: str, session: str) -> None:
     choice, picture = await shown(lambda terminal: choose_from_tree(terminal, NODES, "b" * 36), keys)
     assert choice is not None
     assert (choice.action, choice.session_id[0]) == (action, session)
@@ -88,7 +88,7 @@ async def test_the_tree_gives_what_a_key_does_with_the_chosen_session(keys: str,
     assert "Enter resume" in picture[-1]
 
 
-async def test_the_tree_is_narrowed_by_typing() -> None:
+async def test_typing_filters_the_tree() -> None:
     choice, picture = await shown(
         lambda terminal: choose_from_tree(terminal, NODES, "a" * 36), "/thi\r", until="1 of 3"
     )
@@ -98,7 +98,7 @@ async def test_the_tree_is_narrowed_by_typing() -> None:
 
 
 @pytest.mark.parametrize("size", [(10, 3), (15, 20), (40, 3)])
-async def test_a_window_that_is_too_small_says_so(size: tuple[int, int]) -> None:
+async def test_a_too_small_window_shows_a_message(size: tuple[int, int]) -> None:
     choice, picture = await shown(lambda terminal: choose_from_tree(terminal, NODES, ""), ESCAPE, size)
     assert choice is None
     said = "".join(picture).replace(" ", "")
@@ -106,7 +106,7 @@ async def test_a_window_that_is_too_small_says_so(size: tuple[int, int]) -> None
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (20, 5)])
-async def test_a_list_is_drawn_whole_at_each_size(size: tuple[int, int]) -> None:
+async def test_a_list_is_drawn_completely_at_each_size(size: tuple[int, int]) -> None:
     choices = [CompletionItem(f"model-{number}", "한글 " * 20) for number in range(100)]
     picked, picture = await shown(lambda terminal: pick(terminal, ("Models",), choices, present="model-50"), "\r", size)
     assert picked == "model-50"
@@ -131,32 +131,32 @@ def test_a_call_and_its_results_are_one_group() -> None:
     ("keys", "indices", "squash"),
     [("\r", (0, 1, 2, 3), False), (" \r", (0, 1, 2), False), (" s", (0, 1, 2), True), ("aa\r", (0, 1, 2, 3), False)],
 )
-async def test_messages_are_chosen_with_what_belongs_to_them(keys: str, indices: tuple[int, ...], squash: bool) -> None:
+async def test_messages_are_selected_with_their_group(keys: str, indices: tuple[int, ...], squash: bool) -> None:
     chosen, picture = await shown(lambda terminal: choose_messages(terminal, MESSAGES), keys)
     assert chosen is not None
     assert (chosen.indices, chosen.squash) == (indices, squash)
     assert "[" in picture[1]
 
 
-async def test_a_letter_is_pressed_small_or_large() -> None:
+async def test_keys_are_case_insensitive() -> None:
     chosen, _ = await shown(lambda terminal: choose_messages(terminal, MESSAGES), "AAS")
     assert chosen is not None
     assert (len(chosen.indices), chosen.squash) == (len(MESSAGES), True)
     await shown(lambda terminal: show_text(terminal, "bash", "text"), "Q")
 
 
-async def test_nothing_chosen_makes_nothing() -> None:
+async def test_an_empty_selection_creates_nothing() -> None:
     chosen, _ = await shown(lambda terminal: choose_messages(terminal, MESSAGES), "a\r\x1b")
     assert chosen is None
 
 
-async def test_a_text_is_read_through() -> None:
+async def test_a_long_text_can_be_paged() -> None:
     text = "\n".join(f"line {number} \x1b[2J" for number in range(100))
     _, picture = await shown(lambda terminal: show_text(terminal, "bash", text), "q", (20, 6))
     assert picture[1].startswith("line 0")
 
 
-async def test_nothing_is_done_to_a_row_that_is_not_seen() -> None:
+async def test_keys_do_not_act_on_a_hidden_row() -> None:
     choice, picture = await shown(lambda terminal: choose_from_tree(terminal, NODES, "b" * 36), "bfr\r\x1b", (19, 5))
     assert choice is None
     assert "The window is too small" in "".join(picture)
@@ -166,7 +166,7 @@ async def test_nothing_is_done_to_a_row_that_is_not_seen() -> None:
     ("keys", "provider", "needs_starter"),
     [("\r", "ollama", False), ("/starter\r", "local", True), ("/gem\r", "gemini", False)],
 )
-async def test_a_first_start_gives_a_backend(keys: str, provider: str, needs_starter: bool) -> None:
+async def test_the_first_start_returns_a_backend(keys: str, provider: str, needs_starter: bool) -> None:
     backend, _ = await shown(
         lambda terminal: BackendPicker(terminal, size="98 MB", hosted=HOSTED, questions={}).choose(), keys, (80, 24)
     )
@@ -174,7 +174,7 @@ async def test_a_first_start_gives_a_backend(keys: str, provider: str, needs_sta
     assert (backend.provider, backend.needs_starter) == (provider, needs_starter)
 
 
-async def test_a_first_start_that_is_left_gives_none() -> None:
+async def test_leaving_the_first_start_returns_no_backend() -> None:
     backend, picture = await shown(
         lambda terminal: BackendPicker(terminal, size="98 MB", hosted=HOSTED, questions={}).choose(), ESCAPE, (80, 24)
     )
