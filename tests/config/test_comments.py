@@ -38,7 +38,7 @@ def _joined(groups: list[list[str]]) -> list[str]:
 
 
 @given(value=VALUES, data=st.data())
-def test_comments_and_trailing_commas_change_no_value_and_no_place(value: Any, data: st.DataObject) -> None:
+def test_comments_and_trailing_commas_change_no_value_or_position(value: Any, data: st.DataObject) -> None:
     parts: list[str] = []
     for token in tokens(value):
         comma = data.draw(st.sampled_from(["", ","])) if token == ",?" else token
@@ -50,18 +50,18 @@ def test_comments_and_trailing_commas_change_no_value_and_no_place(value: Any, d
 
 
 @given(value=VALUES, indent=st.sampled_from([None, 0, 2]))
-def test_what_has_none_stays_as_it_is(value: Any, indent: int | None) -> None:
+def test_text_without_comments_is_unchanged(value: Any, indent: int | None) -> None:
     text = json.dumps(value, indent=indent)
     assert to_strict_json(text) == text
 
 
-def test_a_comma_that_follows_no_value_stays() -> None:
+def test_a_comma_without_a_value_stays_an_error() -> None:
     for text in ("[,]", "{,}", "[1,,]", '{"a":,}', "[ ,\n]", "[1,,2]"):
         assert to_strict_json(text) == text
     assert to_strict_json("[,/**/]") == "[,    ]"
 
 
-def test_hostile_texts_take_no_longer_than_their_length() -> None:
+def test_hostile_texts_are_parsed_in_linear_time() -> None:
     for piece in ('"', '\\"', "/*", ",", "[,", "//", " ,"):
         text = '"' * (piece == '\\"') + piece * 200_000
         assert len(to_strict_json(text)) == len(text)

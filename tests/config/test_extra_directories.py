@@ -9,7 +9,7 @@ from yarrow.errors import ConfigError
 
 
 @pytest.mark.parametrize("entry", ["{home}/notes.md", "~/notes.md", "../home/notes.md"])
-def test_case_RB_02_a_file_is_refused_with_its_line(tmp_path: Path, entry: str) -> None:
+def test_case_RB_02_a_file_in_place_of_a_directory_is_reported_with_its_line(tmp_path: Path, entry: str) -> None:
     home, cwd = tmp_path / "home", tmp_path / "project"
     for path in (home / ".yarrow", cwd):
         path.mkdir(parents=True)
@@ -21,7 +21,7 @@ def test_case_RB_02_a_file_is_refused_with_its_line(tmp_path: Path, entry: str) 
     assert (home / "notes.md").read_text() == "precious\n"
 
 
-def test_a_directory_and_what_does_not_exist_yet_are_accepted(tmp_path: Path) -> None:
+def test_directories_and_missing_paths_are_accepted(tmp_path: Path) -> None:
     (tmp_path / ".yarrow").mkdir()
     (tmp_path / ".yarrow/config.json").write_text('{"workspace": {"extra": ["~/.yarrow", "~/later"]}}')
     assert (

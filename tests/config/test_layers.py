@@ -63,7 +63,7 @@ def place(tmp_path: Path) -> Place:
 # ---- what wins ----
 
 
-def test_nothing_configured_is_the_defaults(place: Place) -> None:
+def test_without_configuration_the_defaults_apply(place: Place) -> None:
     loaded = place.load()
     assert loaded.settings == Settings()
     assert loaded.notices == ()
@@ -113,26 +113,26 @@ def test_a_list_replaces_a_list(place: Place) -> None:
     assert place.load().settings.workspace.extra == ("/c",)
 
 
-def test_of_a_key_written_twice_the_last_counts_and_is_the_origin(place: Place) -> None:
+def test_the_last_of_duplicate_keys_counts_and_is_the_origin(place: Place) -> None:
     place.user('{"model": "first",\n\n"model": "last"}')
     loaded = place.load()
     assert loaded.settings.model == "last"
     assert loaded.list_origins()["model"] == "~/.yarrow/config.json:3"
 
 
-def test_a_byte_order_mark_is_no_mistake(place: Place) -> None:
+def test_a_byte_order_mark_is_accepted(place: Place) -> None:
     place.user(b'\xef\xbb\xbf{"model": "m"}')
     assert place.load().settings.model == "m"
 
 
 @pytest.mark.parametrize(("text", "value"), [("1", True), ("true", True), ("0", False), ("False", False)])
-def test_a_variable_for_a_switch(place: Place, text: str, value: bool) -> None:
+def test_a_boolean_variable_is_parsed(place: Place, text: str, value: bool) -> None:
     place.user({"dryRun": not value})
     place.environment = {"YARROW_DRY_RUN": text}
     assert place.load().settings.dry_run is value
 
 
-def test_every_top_level_setting_of_one_value_has_a_variable(place: Place) -> None:
+def test_every_top_level_scalar_setting_has_a_variable(place: Place) -> None:
     values = {
         "YARROW_PROVIDER": "local",
         "YARROW_MODEL": "m",
@@ -149,13 +149,13 @@ def test_every_top_level_setting_of_one_value_has_a_variable(place: Place) -> No
     assert loaded.notices == ()
 
 
-def test_an_empty_variable_counts_as_absent(place: Place) -> None:
+def test_an_empty_variable_counts_as_unset(place: Place) -> None:
     place.user({"model": "m"})
     place.environment = {"YARROW_MODEL": "", "YARROW_CONFIG": "", "YARROW_HOME": ""}
     assert place.load().settings.model == "m"
 
 
-def test_what_goes_to_a_provider_as_it_is_may_hold_any_number(place: Place) -> None:
+def test_extra_body_may_contain_any_number(place: Place) -> None:
     place.user({"providers": {"openai": {"extraBody": {"seed": -1, "big": 2**40}}}})
     assert place.load().settings.providers["openai"].extra_body == {"seed": -1, "big": 2**40}
 
@@ -196,7 +196,7 @@ def test_a_model_belongs_to_the_provider_it_was_configured_with(
     assert (settings.provider, settings.model, settings.compaction.model) == (provider, model, summariser)
 
 
-def test_where_a_model_was_left_behind_the_other_provider_is_the_origin(place: Place) -> None:
+def test_a_dropped_models_origin_is_the_other_provider(place: Place) -> None:
     place.user(WORK)
     place.overrides = {"provider": "local"}
     assert place.load().list_origins()["model"] == "--provider"
@@ -219,9 +219,7 @@ def test_where_a_model_was_left_behind_the_other_provider_is_the_origin(place: P
         ({"model": "local/"}, "local", ""),
     ],
 )
-def test_a_flag_may_name_provider_and_model_at_once(
-    place: Place, flags: dict[str, str], provider: str, model: str
-) -> None:
+def test_a_flag_may_name_provider_and_model(place: Place, flags: dict[str, str], provider: str, model: str) -> None:
     place.user({"provider": "work", "model": "m", "providers": {"work": {"type": "openai"}}})
     place.overrides = flags
     loaded = place.load()
@@ -229,20 +227,20 @@ def test_a_flag_may_name_provider_and_model_at_once(
     assert loaded.list_origins()["model"] == "--model"
 
 
-def test_a_variable_may_name_provider_and_model_at_once(place: Place) -> None:
+def test_a_variable_may_name_provider_and_model(place: Place) -> None:
     place.environment = {"YARROW_MODEL": "local/tiny"}
     loaded = place.load()
     assert (loaded.settings.provider, loaded.settings.model) == ("local", "tiny")
     assert loaded.list_origins()["provider"] == "YARROW_MODEL"
 
 
-def test_a_file_names_them_apart(place: Place) -> None:
+def test_a_file_names_provider_and_model_separately(place: Place) -> None:
     place.user({"provider": "work", "model": "openai/gpt", "providers": {"work": {"type": "openai"}}})
     settings = place.load().settings
     assert (settings.provider, settings.model) == ("work", "openai/gpt")
 
 
-def test_what_stands_before_a_slash_is_a_provider_unless_one_is_named(place: Place) -> None:
+def test_text_before_a_slash_is_the_provider_unless_one_is_named(place: Place) -> None:
     place.overrides = {"model": "nope/x"}
     assert place.refusal() == (
         f"--model: 'nope' in 'nope/x' is not a provider; the choices are {IDS}. "
@@ -273,7 +271,7 @@ def test_an_added_provider_may_be_named_before_its_model(place: Place) -> None:
 # ---- where files are ----
 
 
-def test_the_nearest_project_file_counts_alone(place: Place) -> None:
+def test_only_the_nearest_project_file_counts(place: Place) -> None:
     place.projects({"thinking": "low", "compaction": {"enabled": False}})
     place.projects({"thinking": "high"}, place.cwd)
     settings = place.load().settings
@@ -286,7 +284,7 @@ def test_the_search_stops_below_home(place: Place) -> None:
     assert place.load().settings.thinking is ThinkingLevel.OFF
 
 
-def test_outside_of_home_the_search_goes_up_to_the_root(place: Place) -> None:
+def test_outside_the_home_the_search_continues_to_the_root(place: Place) -> None:
     elsewhere = place.home.parent / "elsewhere" / "deep"
     elsewhere.mkdir(parents=True)
     place.projects({"thinking": "high"}, place.home.parent)
@@ -294,7 +292,7 @@ def test_outside_of_home_the_search_goes_up_to_the_root(place: Place) -> None:
     assert place.load().settings.thinking is ThinkingLevel.HIGH
 
 
-def test_in_home_itself_the_users_file_is_the_users(place: Place) -> None:
+def test_in_the_home_the_users_file_has_full_effect(place: Place) -> None:
     place.user({"model": "m"})
     place.cwd = place.home
     loaded = place.load()
@@ -302,7 +300,7 @@ def test_in_home_itself_the_users_file_is_the_users(place: Place) -> None:
     assert loaded.notices == ()
 
 
-def test_a_home_reached_through_a_link_is_still_the_users(place: Place) -> None:
+def test_a_home_reached_through_a_symlink_is_the_users(place: Place) -> None:
     place.user({"model": "m"})
     link = place.home.parent / "link"
     link.symlink_to(place.home)
@@ -312,7 +310,7 @@ def test_a_home_reached_through_a_link_is_still_the_users(place: Place) -> None:
     assert loaded.notices == ()
 
 
-def test_another_directory_or_file_may_be_the_users(place: Place) -> None:
+def test_variables_select_another_user_directory_or_file(place: Place) -> None:
     place.user({"model": "at home"})
     other = place.home.parent / "other"
     other.mkdir()
@@ -336,7 +334,7 @@ def test_a_named_file_must_exist(place: Place) -> None:
 # ---- trust ----
 
 
-def test_a_projects_file_sets_only_what_is_harmless(place: Place) -> None:
+def test_a_projects_file_sets_only_harmless_keys(place: Place) -> None:
     place.user({"model": "mine", "providers": {"openai": {"baseUrl": "https://mine/v1"}}})
     place.projects(
         {
@@ -367,7 +365,7 @@ def test_a_projects_file_sets_only_what_is_harmless(place: Place) -> None:
     )
 
 
-def test_a_project_may_turn_dry_run_on_and_not_off(place: Place) -> None:
+def test_a_project_may_turn_dry_run_on_but_not_off(place: Place) -> None:
     place.user({"dryRun": True})
     place.projects({"dryRun": False})
     loaded = place.load()
@@ -377,7 +375,7 @@ def test_a_project_may_turn_dry_run_on_and_not_off(place: Place) -> None:
     assert loaded.list_origins()["dryRun"] == "~/.yarrow/config.json:1"
 
 
-def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> None:
+def test_every_other_setting_is_refused_to_a_project(place: Place) -> None:
     allowed = {"thinking", "compaction", "dryRun", "permissions"}
     examples: dict[str, Any] = {
         "provider": "local",
@@ -501,7 +499,7 @@ def test_every_setting_but_the_harmless_is_kept_from_a_project(place: Place) -> 
         ("[]", ":1: must contain one JSON object, such as {}"),
     ],
 )
-def test_a_mistake_is_told_with_its_place_and_what_is_right(place: Place, text: str, message: str) -> None:
+def test_an_error_names_its_position_and_the_valid_value(place: Place, text: str, message: str) -> None:
     place.user(text)
     assert place.refusal() == "~/.yarrow/config.json" + message
 
@@ -516,7 +514,7 @@ def test_a_mistake_is_told_with_its_place_and_what_is_right(place: Place, text: 
         ('{"model": "x"', ":1:14:"),
     ],
 )
-def test_what_is_not_json_is_told_with_line_and_column(place: Place, text: str, place_in_file: str) -> None:
+def test_invalid_json_is_reported_with_line_and_column(place: Place, text: str, place_in_file: str) -> None:
     place.user(text)
     message = place.refusal()
     assert message.startswith(f"~/.yarrow/config.json{place_in_file}")
@@ -526,7 +524,7 @@ def test_what_is_not_json_is_told_with_line_and_column(place: Place, text: str, 
 
 
 @pytest.mark.parametrize("text", [b"", b" \n", b"\xef\xbb\xbf", b"// nothing yet\n"])
-def test_a_file_without_anything_in_it_sets_nothing(place: Place, text: bytes) -> None:
+def test_an_empty_file_sets_nothing(place: Place, text: bytes) -> None:
     place.user(text)
     assert place.load().settings == Settings()
     place.projects(text)
@@ -547,17 +545,17 @@ def test_a_file_without_anything_in_it_sets_nothing(place: Place, text: bytes) -
         ("{'model': 1}", ":1:2: invalid JSON: expected a key in double quotes or }"),
     ],
 )
-def test_what_is_not_json_is_told_in_words_of_our_own(place: Place, text: str, message: str) -> None:
+def test_json_errors_use_yarrows_own_wording(place: Place, text: str, message: str) -> None:
     place.user(text)
     assert place.refusal() == f"~/.yarrow/config.json{message}"
 
 
-def test_what_only_some_readers_take_for_json(place: Place) -> None:
+def test_json_extensions_of_some_parsers_are_rejected(place: Place) -> None:
     place.user('{"maxTurns": NaN}')
     assert place.refusal().startswith("~/.yarrow/config.json: invalid JSON: ")
 
 
-def test_a_mistake_in_a_projects_file_is_told_too(place: Place) -> None:
+def test_an_error_in_a_projects_file_is_reported_too(place: Place) -> None:
     place.projects('{"compaction": 1}')
     assert place.refusal() == (
         "~/code/project/.yarrow/config.json:1: compaction: expected an object, found the number 1"
@@ -566,13 +564,13 @@ def test_a_mistake_in_a_projects_file_is_told_too(place: Place) -> None:
     assert place.refusal().startswith("~/code/project/.yarrow/config.json:1:15: invalid JSON: ")
 
 
-def test_a_mistake_in_what_is_ignored_anyway_stops_nobody(place: Place) -> None:
+def test_an_error_in_an_ignored_file_does_not_stop_a_prompt(place: Place) -> None:
     place.projects('{"providers": {"x": 1}, "modle": "m", "maxTurns": -1, "dryRun": "yes"}')
     (notice,) = place.load().notices
     assert "so providers, modle, maxTurns, dryRun are ignored there" in notice
 
 
-def test_a_provider_may_be_added_by_something_else(place: Place) -> None:
+def test_an_extension_may_add_the_provider(place: Place) -> None:
     place.user({"provider": "theirs", "providers": {"theirs": {"baseUrl": "http://h"}}})
     loaded = place.load()
     loaded.check_providers(["theirs"])
@@ -580,46 +578,46 @@ def test_a_provider_may_be_added_by_something_else(place: Place) -> None:
         loaded.check_providers()
 
 
-def test_a_password_in_an_address_that_cannot_be_one_is_not_told(place: Place) -> None:
+def test_a_password_in_an_invalid_address_is_not_shown(place: Place) -> None:
     for url in ("me:hush@host:80", "ftp://me:hush@host", "http://h?key=hush"):
         place.user({"providers": {"work": {"type": "messages", "baseUrl": url}}})
         assert "hush" not in place.refusal()
 
 
-def test_a_long_text_in_the_place_of_a_number_is_not_told(place: Place) -> None:
+def test_a_long_text_in_place_of_a_number_is_not_shown(place: Place) -> None:
     place.user({"maxTurns": "sk-verysecretkey0123456789"})
     assert place.refusal().endswith("maxTurns: expected an integer, found a string")
 
 
-def test_bytes_that_are_no_text(place: Place) -> None:
+def test_invalid_utf_8_is_handled(place: Place) -> None:
     place.user(b'{\n"model": "\xff"}')
     assert place.refusal() == "~/.yarrow/config.json:2: not valid UTF-8: unexpected byte 0xff"
 
 
-def test_a_directory_in_the_place_of_the_file(place: Place) -> None:
+def test_a_directory_in_place_of_the_file_is_reported(place: Place) -> None:
     (place.home / ".yarrow" / "config.json").mkdir(parents=True)
     assert place.refusal() == "~/.yarrow/config.json: must be a regular file, not a directory"
 
 
-def test_a_pipe_in_the_place_of_a_projects_file_does_not_hang(place: Place) -> None:
+def test_a_fifo_in_place_of_a_projects_file_does_not_hang(place: Place) -> None:
     (place.project / ".yarrow").mkdir()
     os.mkfifo(place.project / ".yarrow" / "config.json")
     assert place.refusal() == "~/code/project/.yarrow/config.json: must be a regular file, not a special file"
 
 
-def test_a_link_that_leads_to_itself(place: Place) -> None:
+def test_a_symlink_loop_is_reported(place: Place) -> None:
     path = place.user({})
     path.unlink()
     path.symlink_to(path)
     assert place.refusal().startswith("~/.yarrow/config.json: cannot read the file: ")
 
 
-def test_a_file_that_is_too_large(place: Place) -> None:
+def test_a_too_large_file_is_rejected(place: Place) -> None:
     place.user('{"model": "' + "x" * (1 << 20) + '"}')
     assert place.refusal() == "~/.yarrow/config.json: 1048589 bytes exceed the limit of 1048576"
 
 
-def test_a_wrong_variable_is_told_by_its_name(place: Place) -> None:
+def test_an_invalid_variable_is_reported_by_its_name(place: Place) -> None:
     place.environment = {"YARROW_MAX_TURNS": "many"}
     assert place.refusal() == "YARROW_MAX_TURNS: maxTurns: expected an integer, found the string 'many'"
     place.environment = {"YARROW_DRY_RUN": "perhaps"}
@@ -630,14 +628,14 @@ def test_a_wrong_variable_is_told_by_its_name(place: Place) -> None:
     assert place.refusal() == f"YARROW_PROVIDER: provider 'opnai' is not configured; the choices are {IDS}"
 
 
-def test_a_wrong_flag_is_told_by_its_name(place: Place) -> None:
+def test_an_invalid_flag_is_reported_by_its_name(place: Place) -> None:
     place.overrides = {"provider": "opnai"}
     assert place.refusal() == f"--provider: provider 'opnai' is not configured; the choices are {IDS}"
     place.overrides = {"sessionDir": 5}
     assert place.refusal() == "--session-dir: sessionDir: expected a string, found the number 5"
 
 
-def test_a_misspelt_variable_is_noticed_and_others_are_left_alone(place: Place) -> None:
+def test_a_misspelt_variable_causes_a_notice_and_others_do_not(place: Place) -> None:
     place.user({"providers": {"work": {"type": "openai", "apiKeyEnv": "YARROW_MODELS"}}})
     place.environment = {
         "YARROW_MODLE": "x",
@@ -651,7 +649,7 @@ def test_a_misspelt_variable_is_noticed_and_others_are_left_alone(place: Place) 
     assert place.load().notices == ("YARROW_MODLE is not a setting and was ignored; did you mean YARROW_MODEL?",)
 
 
-def test_a_text_in_the_wrong_place_is_not_told(place: Place) -> None:
+def test_a_text_in_the_wrong_place_is_not_shown(place: Place) -> None:
     place.user({"providers": {"openai": {"headers": "Bearer hunter2", "apiKeyEnv": "K"}}})
     assert "hunter2" not in place.refusal()
 
@@ -685,7 +683,7 @@ _VALUES = st.recursive(
 
 @unhurried
 @given(content=st.dictionaries(_KEYS, _VALUES, max_size=3))
-def test_any_object_gives_settings_or_one_sentence_with_a_line(
+def test_any_object_yields_settings_or_a_one_line_error(
     tmp_path_factory: pytest.TempPathFactory, content: dict[str, Any]
 ) -> None:
     place = Place(tmp_path_factory.mktemp("any"))
@@ -703,7 +701,7 @@ def test_any_object_gives_settings_or_one_sentence_with_a_line(
 
 @unhurried
 @given(data=st.data())
-def test_a_line_is_the_line_of_the_key(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_the_reported_line_is_that_of_the_key(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     lines = ['"model": "x"', '"sync": "run"', '"bash": {"timeout": 1}', '"workspace": {"read": ["a,}]", "\\"{"]}']
     order = data.draw(st.permutations(lines))
     gaps = data.draw(st.lists(st.sampled_from(["\n", " \r\n", "\n\t\n"]), min_size=4, max_size=4))
@@ -731,18 +729,18 @@ def test_a_line_is_the_line_of_the_key(tmp_path_factory: pytest.TempPathFactory,
         ({"extensions": ["a.py", "~nouser/x"]}, "extensions[1]"),
     ],
 )
-def test_a_path_below_the_home_of_somebody_unknown(place: Place, settings: dict[str, Any], key: str) -> None:
+def test_a_path_below_an_unknown_users_home_is_reported(place: Place, settings: dict[str, Any], key: str) -> None:
     place.user(settings)
     told = "is '~nouser/x': no home directory ~nouser; use the full path or ./~nouser/x"
     assert place.refusal() == f"~/.yarrow/config.json:1: {key} {told}"
 
 
-def test_a_sign_that_means_no_home_is_left_alone(place: Place) -> None:
+def test_a_tilde_that_is_not_a_home_is_unchanged(place: Place) -> None:
     place.user({"sessionDir": "~/x", "model": "~nouser/x", "providers": {"mine": {"type": "openai"}}})
     assert place.load().settings.model == "~nouser/x"
 
 
-def test_a_text_that_is_not_utf8(place: Place) -> None:
+def test_invalid_utf8_is_reported(place: Place) -> None:
     place.environment = {"YARROW_MODEL": "caf\udce9"}
     assert place.refusal() == r"YARROW_MODEL: model: 'caf\udce9' is not valid UTF-8; save it as UTF-8"
     place.environment = {}
@@ -750,7 +748,7 @@ def test_a_text_that_is_not_utf8(place: Place) -> None:
     assert place.refusal().startswith("--session-dir: sessionDir: ")
 
 
-def test_a_built_in_id_before_a_model_names_its_provider(tmp_path: Path) -> None:
+def test_a_built_in_id_before_a_model_is_the_provider(tmp_path: Path) -> None:
     """Above all that of a local server: a prompt meant for it must not go to whatever else is configured."""
     for name in BUILT_IN_PROVIDERS:
         loaded = load_settings(home=tmp_path, cwd=tmp_path, environment={}, overrides={"model": f"{name}/qwen3:8b"})
@@ -760,7 +758,7 @@ def test_a_built_in_id_before_a_model_names_its_provider(tmp_path: Path) -> None
 # ---- permissions ----
 
 
-def test_a_project_only_tightens_permissions(place: Place) -> None:
+def test_a_project_can_only_tighten_permissions(place: Place) -> None:
     place.user({"permissions": {"mode": "deny", "rules": {"bash": "ask", "write": "deny", "edit": "auto"}}})
     rules = {"bash": "deny", "write": "ask", "edit": "auto", "read": "auto", "grep": "ask"}
     always = [{"tool": "bash", "subject": "x", "cwd": "/"}]
@@ -776,13 +774,13 @@ def test_a_project_only_tightens_permissions(place: Place) -> None:
 
 
 @pytest.mark.parametrize("rule", ["bash(ls", "(ls)", "ba)sh", "", "bash(ls) x"])
-def test_a_rule_that_could_match_nothing_is_refused(place: Place, rule: str) -> None:
+def test_a_rule_that_cannot_match_is_rejected(place: Place, rule: str) -> None:
     place.user({"permissions": {"rules": {rule: "deny"}}})
     with pytest.raises(ConfigError, match="use tool or"):
         place.load()
 
 
-def test_no_file_says_that_everything_runs_unasked(place: Place) -> None:
+def test_no_file_can_set_the_mode_auto(place: Place) -> None:
     place.user({"permissions": {"mode": "auto"}})
     with pytest.raises(ConfigError, match="the choices are ask, deny, plan"):
         place.load()

@@ -38,7 +38,7 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("before", "after"), PLACES)
-def test_where_it_is_put(before: str, after: str) -> None:
+def test_entries_are_inserted_in_place(before: str, after: str) -> None:
     new = add_to_text(before, CALL)
     assert new == after.replace("ENTRY", ENTRY)
     assert add_to_text(new, CALL) == new
@@ -50,7 +50,7 @@ OLD = '{"tool": "bash", "subject": "ls", "cwd": "/"}'
 
 
 @given(st.lists(SPACE, min_size=9, max_size=9), st.sampled_from([0, 1, 2, 3]), st.booleans())
-def test_comments_stay_and_the_rest_means_the_same(spaces: list[str], shape: int, more: bool) -> None:
+def test_comments_stay_and_other_values_are_unchanged(spaces: list[str], shape: int, more: bool) -> None:
     s = spaces
     always = f'"always"{s[0]}:{s[1]}[{s[2]}{OLD if more else ""}{s[3]}]'
     inner = ("", f'"rules"{s[4]}:{{"bash": "ask"}}', always, f'{always}{s[4]},"mode": "deny"')[shape]
@@ -64,14 +64,14 @@ def test_comments_stay_and_the_rest_means_the_same(spaces: list[str], shape: int
     assert all(letter in left and left.remove(letter) is None for letter in text), "something was taken out"
 
 
-def test_a_file_is_made_private(tmp_path: Path) -> None:
+def test_a_created_file_is_private(tmp_path: Path) -> None:
     path = tmp_path / "new/config.json"
     add_allowed_call(path, CALL)
     assert decode_settings(path.read_bytes(), "f").values == {"permissions": {"always": [VALUE]}}
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_mode_mark_and_link_stay(tmp_path: Path) -> None:
+def test_mode_byte_order_mark_and_symlink_are_preserved(tmp_path: Path) -> None:
     (tmp_path / "dotfiles").mkdir()
     real = tmp_path / "dotfiles/config.json"
     real.write_bytes(b'\xef\xbb\xbf{"model": "x"} // end\r\n')
@@ -86,7 +86,7 @@ def test_mode_mark_and_link_stay(tmp_path: Path) -> None:
     assert sorted(each.name for each in real.parent.iterdir()) == ["config.json"]
 
 
-def test_a_wrong_file_stays_as_it_is(tmp_path: Path) -> None:
+def test_an_invalid_file_is_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text('{"permissions": {"rules": []}}')
     with pytest.raises(ConfigError, match="expected an object"):
@@ -94,7 +94,7 @@ def test_a_wrong_file_stays_as_it_is(tmp_path: Path) -> None:
     assert path.read_text() == '{"permissions": {"rules": []}}'
 
 
-def test_what_is_no_file_of_the_users_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_not_the_users_is_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "config.json"
     path.write_text("{}")
     monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
@@ -103,14 +103,14 @@ def test_what_is_no_file_of_the_users_is_left_alone(tmp_path: Path, monkeypatch:
     assert path.read_text() == "{}"
 
 
-def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_write_error_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
     with pytest.raises(StorageError, match="cannot write "):
         add_allowed_call(tmp_path / "a/config.json", CALL)
 
 
 @pytest.mark.parametrize("text", ["", " \n", "// mine", "// mine\n", "\ufeff/* mine */"])
-def test_a_file_without_anything_in_it_gets_an_object(tmp_path: Path, text: str) -> None:
+def test_an_empty_file_gets_an_object(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.json"
     path.write_text(text, "utf-8")
     add_allowed_call(path, CALL)
@@ -131,7 +131,7 @@ SAME = [
     st.sampled_from(["", ","]),
     st.booleans(),
 )
-def test_a_revoked_call_goes_and_the_rest_stays(items: list[str], spaces: list[str], comma: str, more: bool) -> None:
+def test_only_the_revoked_call_is_removed(items: list[str], spaces: list[str], comma: str, more: bool) -> None:
     listed = ",".join(f"{spaces[2 * index]}{item}{spaces[2 * index + 1]}" for index, item in enumerate(items))
     listed += comma if items else ""
     rules = '"rules": {"bash": "ask"}' if more else ""
@@ -163,12 +163,12 @@ REVOKED = [
 
 
 @pytest.mark.parametrize(("before", "after"), REVOKED)
-def test_what_is_left_of_a_revoked_call(before: str, after: str) -> None:
+def test_the_file_after_a_call_is_revoked(before: str, after: str) -> None:
     before, after = (text.replace("ENTRY", ENTRY).replace("OTHER", OTHER) for text in (before, after))
     assert remove_from_text(before, CALL) == after
 
 
-def test_what_was_added_can_be_revoked(tmp_path: Path) -> None:
+def test_an_added_call_can_be_revoked(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text('{\n  // a model\n  "model": "x"\n}\n')
     add_allowed_call(path, CALL)

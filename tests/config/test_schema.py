@@ -67,7 +67,7 @@ def test_it_is_a_schema_of_every_key_with_descriptions() -> None:
         {"compaction": {"enabled": False, "reserveTokens": 0}, "extensions": ["~/x.py"], "bash": {"timeout": 1.5}},
     ],
 )
-def test_right_files(content: dict[str, Any]) -> None:
+def test_valid_files_match_the_schema(content: dict[str, Any]) -> None:
     Draft202012Validator(SCHEMA).validate(content)
 
 
@@ -87,7 +87,7 @@ def test_right_files(content: dict[str, Any]) -> None:
         {"extensions": "x.py"},
     ],
 )
-def test_wrong_files(content: Any) -> None:
+def test_invalid_files_do_not_match_the_schema(content: Any) -> None:
     assert not Draft202012Validator(SCHEMA).is_valid(content)
 
 

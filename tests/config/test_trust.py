@@ -44,7 +44,7 @@ def checkout(tmp_path: Path) -> Checkout:
     return Checkout(tmp_path)
 
 
-def test_trusted_content_applies_whole(checkout: Checkout) -> None:
+def test_trusted_content_applies_completely(checkout: Checkout) -> None:
     checkout.trust()
     loaded = checkout.load()
     assert loaded.notices == ()
@@ -66,7 +66,7 @@ def test_a_trusted_project_only_tightens_the_access_to_the_repository(
     assert ["workspace.repository is ignored" in notice for notice in loaded.notices] == [True] * (theirs == "write")
 
 
-def test_changed_content_is_not_trusted_and_that_is_told(checkout: Checkout) -> None:
+def test_changed_content_is_not_trusted_and_causes_a_notice(checkout: Checkout) -> None:
     checkout.trust()
     before = checkout.file.read_bytes()
     # Not a value of it is another.
@@ -82,7 +82,7 @@ def test_changed_content_is_not_trusted_and_that_is_told(checkout: Checkout) -> 
     assert checkout.load().settings.model == "theirs"
 
 
-def test_what_is_the_users_alone_stays_so(checkout: Checkout) -> None:
+def test_user_only_settings_are_ignored_even_if_trusted(checkout: Checkout) -> None:
     checkout.write(
         {
             "extensions": ["x.py"],
@@ -121,14 +121,14 @@ def test_trust_ends_when_it_is_revoked(checkout: Checkout) -> None:
     assert read_trust_store(checkout.users).hashes == {"another": "hash"}
 
 
-def test_links_to_a_project_lead_to_the_same_trust(checkout: Checkout) -> None:
+def test_symlinks_to_a_project_share_its_trust(checkout: Checkout) -> None:
     checkout.trust()
     link = checkout.home / "link"
     link.symlink_to(checkout.project)
     assert checkout.load(link).settings.model == "theirs"
 
 
-def test_a_link_to_what_is_trusted_elsewhere_is_not_trusted(checkout: Checkout) -> None:
+def test_a_symlink_to_a_file_trusted_elsewhere_is_not_trusted(checkout: Checkout) -> None:
     checkout.trust()
     for number, target in enumerate([checkout.file, checkout.file.parent]):
         other = checkout.home / f"other{number}"
@@ -143,7 +143,7 @@ def test_a_link_to_what_is_trusted_elsewhere_is_not_trusted(checkout: Checkout) 
         assert "is not trusted" in loaded.notices[0]
 
 
-def test_a_project_whose_name_is_not_utf8(checkout: Checkout) -> None:
+def test_a_project_whose_name_is_not_utf8_can_be_trusted(checkout: Checkout) -> None:
     odd = checkout.project.parent / os.fsdecode(b"caf\xe9\x1b[2J")
     checkout.project.rename(odd)
     checkout.file = odd / ".yarrow" / "config.json"
@@ -156,7 +156,7 @@ def test_a_project_whose_name_is_not_utf8(checkout: Checkout) -> None:
 
 
 @pytest.mark.parametrize("store", [b"", b"[]", b'{"a": 1, "b": "x"}', b"\xff", b"[" * 100_000, None])
-def test_a_broken_store_trusts_nothing_and_says_so(checkout: Checkout, store: bytes | None) -> None:
+def test_a_corrupt_trust_store_trusts_nothing_and_is_reported(checkout: Checkout, store: bytes | None) -> None:
     checkout.trust()
     path = checkout.users / "trust.json"
     path.unlink()
@@ -181,20 +181,20 @@ def test_only_the_user_can_read_the_store(checkout: Checkout) -> None:
     assert [path.name for path in checkout.users.iterdir()] == ["trust.json"]
 
 
-def test_a_store_that_cannot_be_written(checkout: Checkout) -> None:
+def test_an_unwritable_trust_store_is_reported(checkout: Checkout) -> None:
     checkout.users.write_text("a file")
     with pytest.raises(StorageError, match=r"cannot write .*trust\.json"):
         checkout.trust()
 
 
-def test_a_full_store_keeps_what_is_in_it(checkout: Checkout) -> None:
+def test_a_full_disk_keeps_the_trust_store(checkout: Checkout) -> None:
     checkout.trust()
     with pytest.raises(StorageError, match="is full; run `yarrow trust revoke` to free space"):
         grant(checkout.users, "x" * (1 << 20), "hash")
     assert checkout.load().settings.model == "theirs"
 
 
-def test_processes_that_grant_at_once_lose_nothing(checkout: Checkout) -> None:
+def test_concurrent_grants_lose_nothing(checkout: Checkout) -> None:
     code = (
         "import sys\nfrom pathlib import Path\nfrom yarrow.config.trust import grant\n"
         "for number in range(20): grant(Path(sys.argv[1]), f'{sys.argv[2]}-{number}', 'hash')"
@@ -217,14 +217,14 @@ def test_many_and_long_keys_make_a_short_notice(checkout: Checkout) -> None:
     assert len(notice) < 2000
 
 
-def test_comments_are_told_at_their_lines_and_the_schema_is_for_the_editor(checkout: Checkout) -> None:
+def test_errors_have_lines_despite_comments_and_schema_is_accepted(checkout: Checkout) -> None:
     checkout.write('{\n  // mine\n  "$schema": "x",\n  /* two\n lines */ "thinking": "high",\n}')
     loaded = checkout.load()
     assert loaded.notices == ()
     assert loaded.list_origins()["thinking"] == f"{checkout.file}:5"
 
 
-def test_a_file_is_never_read_further_than_its_limit(tmp_path: Path) -> None:
+def test_a_file_is_never_read_beyond_its_limit(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     with path.open("wb") as file:
         file.truncate(1 << 40)
