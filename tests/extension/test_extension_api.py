@@ -121,12 +121,12 @@ async def too_few(self: Any) -> AsyncGenerator[Any]:
         ({"__doc__": None}, "needs a docstring"),
     ],
 )
-def test_a_tool_has_the_shape_of_a_tool(attributes: dict[str, Any], told: str) -> None:
+def test_a_tool_must_have_the_interface_of_a_tool(attributes: dict[str, Any], told: str) -> None:
     tool = type("Tool", (Shout,), {"__doc__": "Does.", **attributes})()
     assert told in attempt(lambda yarrow: yarrow.tool(tool))
 
 
-def test_no_object_at_all_is_no_tool() -> None:
+def test_arbitrary_objects_are_not_tools() -> None:
     assert "name must be up to 64 letters" in attempt(lambda yarrow: yarrow.tool(object()))  # pyright: ignore[reportArgumentType]
 
 
@@ -140,7 +140,7 @@ class Rich(Struct, frozen=True, forbid_unknown_fields=True):
     map: dict[str, Annotated[str, Meta(max_length=3)]] = {}
 
 
-async def test_arguments_may_be_anything_that_is_only_data() -> None:
+async def test_arguments_may_be_any_plain_data() -> None:
     tool = type("Tool", (Shout,), {"__doc__": "Does.", "arguments": Rich})()
     async with extended(lambda yarrow: yarrow.tool(tool)) as added:
         assert [offered.arguments for offered in added.tools] == [Rich]
@@ -165,7 +165,7 @@ def test_commands_and_providers_have_names_and_functions(register: Any, told: st
     assert told in attempt(register)
 
 
-def test_nothing_is_taken_when_it_is_over_or_too_much() -> None:
+def test_registrations_are_rejected_after_the_end_or_beyond_the_limit() -> None:
     yarrow = Yarrow("mine")
     for _ in range(1000):
         yarrow.hook("ModifyInput", payload_only)

@@ -69,7 +69,7 @@ def test_the_first_of_two_installations_counts(tmp_path: Path) -> None:
     assert names(tmp_path / "two", tmp_path / "one") == ["second"]
 
 
-def test_the_working_directory_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_working_directory_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package(tmp_path / "evil", "evil", points_to("evil"))
     (tmp_path / "link").symlink_to("evil")
     assert names(tmp_path / "evil") == ["evil"]
@@ -79,7 +79,7 @@ def test_the_working_directory_is_not_looked_at(tmp_path: Path, monkeypatch: pyt
     assert names("", ".", tmp_path / "evil", tmp_path / "link", f"{tmp_path}/evil/../evil/") == []
 
 
-def test_odd_entries_of_the_path_are_passed_over(tmp_path: Path) -> None:
+def test_odd_entries_of_the_path_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "file.zip").write_text("no folder")
     folder = tmp_path / "folder"
     package(folder, "guard", points_to("guard"))
@@ -91,7 +91,7 @@ def test_odd_entries_of_the_path_are_passed_over(tmp_path: Path) -> None:
     assert names(tmp_path / "none", tmp_path / "file.zip", folder) == ["guard"]
 
 
-def test_entry_points_that_are_none_cost_a_warning(tmp_path: Path) -> None:
+def test_invalid_entry_points_cause_a_warning(tmp_path: Path) -> None:
     package(tmp_path, "broken", "[yarrow.extensions]\nno sign of equality\n")
     package(tmp_path, "binary", "[yarrow.extensions]\n")
     (tmp_path / "binary-1.0.dist-info" / "entry_points.txt").write_bytes(b"[yarrow.extensions]\n\xff = x:y\n")

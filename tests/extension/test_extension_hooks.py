@@ -56,7 +56,7 @@ async def test_hooks_run_in_the_order_of_extensions_and_then_of_registration() -
 
 
 @pytest.mark.parametrize("name", list(HookName))
-async def test_every_place_takes_a_hook_and_tells_it_what_it_is_about(name: HookName) -> None:
+async def test_every_hook_point_passes_the_context(name: HookName) -> None:
     seen: list[Any] = []
     async with extended(hook(lambda payload, about: seen.append((payload, about)), name.value)) as added:
         await hooked(added, name, BeforePromptPayload("hi"))
@@ -65,7 +65,7 @@ async def test_every_place_takes_a_hook_and_tells_it_what_it_is_about(name: Hook
     assert seen == [({"text": "hi", "note": ""}, about)]
 
 
-async def test_what_is_changed_in_place_and_not_returned_changes_nothing() -> None:
+async def test_a_payload_changed_in_place_but_not_returned_has_no_effect() -> None:
     def change(payload: dict[str, Any]) -> None:
         payload["text"] = "changed"
 
@@ -98,7 +98,7 @@ class Silent(Exception):
     ],
 )
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_whatever_is_raised_is_told_and_nothing_else(error: BaseException, told: str, is_async: bool) -> None:
+async def test_any_exception_only_causes_a_notice(error: BaseException, told: str, is_async: bool) -> None:
     def fail(_: Any) -> None:
         raise error
 
@@ -134,7 +134,7 @@ CIRCLE.append(CIRCLE)
         (NotImplemented, "NotImplementedType"),
     ],
 )
-async def test_a_result_that_is_no_such_payload_is_not_taken(result: Any, told: str) -> None:
+async def test_a_result_that_is_not_a_payload_is_rejected(result: Any, told: str) -> None:
     assert told in await notice_of(lambda _: result)
 
 
@@ -152,7 +152,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_whatever_is_returned_is_a_payload_or_a_notice(value: Any) -> None:
+def test_any_result_is_a_payload_or_causes_a_notice(value: Any) -> None:
     async def run() -> tuple[Any, list[str]]:
         async with extended(hook(lambda _: value)) as added:
             return await hooked(added, HookName.MODIFY_INPUT, PAYLOAD)
@@ -166,11 +166,11 @@ def test_whatever_is_returned_is_a_payload_or_a_notice(value: Any) -> None:
         assert payload.text == value["text"]
 
 
-async def test_a_huge_result_is_not_taken() -> None:
+async def test_a_huge_result_is_rejected() -> None:
     assert "100,0" in await notice_of(lambda _: {"text": "x" * 100_000_000})
 
 
-async def test_a_result_nested_without_end_is_not_taken() -> None:
+async def test_a_cyclic_result_is_rejected() -> None:
     def deep(_: Any) -> Any:
         value: Any = []
         for _ in range(100_000):
@@ -180,7 +180,7 @@ async def test_a_result_nested_without_end_is_not_taken() -> None:
     assert "RecursionError" in await notice_of(deep)
 
 
-async def test_one_that_blocks_is_skipped_and_delays_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_blocking_hook_is_skipped_and_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hooks, "HOOK_SECONDS", 0.05)
     gate = threading.Event()
 
@@ -191,7 +191,7 @@ async def test_one_that_blocks_is_skipped_and_delays_nobody(monkeypatch: pytest.
     assert "took more than 0.05 s" in notice
 
 
-async def test_one_that_waits_for_ever_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hook_that_waits_forever_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hooks, "HOOK_SECONDS", 0.05)
     cancelled = threading.Event()
 
@@ -217,7 +217,7 @@ async def notice_of_blocked(function: Callable[..., Any], gate: threading.Event)
     return notice
 
 
-async def test_the_loop_and_other_extensions_go_on_while_one_blocks() -> None:
+async def test_the_loop_and_other_extensions_continue_while_one_blocks() -> None:
     """The blocked hook comes back only because the loop went on: it waits for a hundred beats and another's hook."""
     gate = threading.Event()
     beats = 0
@@ -246,7 +246,7 @@ async def test_the_loop_and_other_extensions_go_on_while_one_blocks() -> None:
     assert (payload.text, notices, beats) == ("free", [], 100)
 
 
-async def test_a_busy_loop_takes_no_more_than_its_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_busy_extension_loop_uses_only_its_own_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hooks, "HOOK_SECONDS", 0.2)
     gate = threading.Event()
 
@@ -257,7 +257,9 @@ async def test_a_busy_loop_takes_no_more_than_its_turns(monkeypatch: pytest.Monk
     assert "took more" in await notice_of_blocked(busy, gate)
 
 
-async def test_an_extension_that_does_not_notice_is_stuck_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_extension_ignoring_cancellation_is_stuck_until_it_returns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(hooks, "HOOK_SECONDS", 0.05)
     monkeypatch.setattr(host, "MAX_REACTION_SECONDS", 0.0)
     gate = threading.Event()
@@ -280,7 +282,7 @@ async def test_an_extension_that_does_not_notice_is_stuck_until_it_does(monkeypa
                 await asyncio.sleep(0)
 
 
-async def test_a_call_waits_for_a_busy_extension_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_waits_for_a_busy_extension_up_to_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "MAX_QUEUE_SECONDS", 0.05)
     entered, gate = threading.Event(), threading.Event()
 
@@ -299,7 +301,7 @@ async def test_a_call_waits_for_a_busy_extension_but_not_for_ever(monkeypatch: p
         assert await first == "first"
 
 
-async def test_an_extension_sees_no_context_but_its_own() -> None:
+async def test_an_extension_sees_only_its_own_context() -> None:
     variable: ContextVar[str] = ContextVar("variable", default="none")
     variable.set("of the service")
     seen: list[str] = []
@@ -314,7 +316,7 @@ async def test_an_extension_sees_no_context_but_its_own() -> None:
     assert variable.get() == "of the service"
 
 
-async def test_an_extension_that_stops_its_loop_goes_on() -> None:
+async def test_an_extension_that_stops_its_loop_keeps_working() -> None:
     def stop(_: Any) -> None:
         asyncio.get_running_loop().stop()
 
@@ -323,7 +325,7 @@ async def test_an_extension_that_stops_its_loop_goes_on() -> None:
             assert (await hooked(added, HookName.MODIFY_INPUT, PAYLOAD))[1] == []
 
 
-async def test_what_runs_is_ended_with_the_extension() -> None:
+async def test_running_calls_end_with_the_extension() -> None:
     entered, cleaned = threading.Event(), threading.Event()
 
     async def wait(_: str, __: str) -> str:
@@ -342,7 +344,7 @@ async def test_what_runs_is_ended_with_the_extension() -> None:
         await waiting
 
 
-async def test_a_machine_without_threads_costs_notices(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failing_to_start_a_thread_causes_notices(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -351,7 +353,7 @@ async def test_a_machine_without_threads_costs_notices(monkeypatch: pytest.Monke
         assert added.warnings[0].endswith("cannot be started: can't start new thread")
 
 
-async def test_a_task_that_an_extension_left_to_itself_ends_nothing() -> None:
+async def test_a_background_task_of_an_extension_does_not_end_its_thread() -> None:
     tasks: list[Any] = []
 
     async def leave(_: Any) -> None:

@@ -81,11 +81,11 @@ async def test_a_file_adds_a_tool(tmp_path: Path) -> None:
         ("#" * (1 << 20) + "\n", "larger than 1,048,576 bytes"),
     ],
 )
-async def test_a_file_that_is_none_is_skipped(tmp_path: Path, text: str, told: str) -> None:
+async def test_a_file_without_extend_is_skipped(tmp_path: Path, text: str, told: str) -> None:
     assert told in await warning_of(written(tmp_path, text))
 
 
-async def test_what_is_no_readable_file_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unreadable_file_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     import os
 
     os.mkfifo(tmp_path / "pipe")
@@ -96,7 +96,7 @@ async def test_what_is_no_readable_file_is_skipped(tmp_path: Path, caplog: pytes
     assert caplog.text == ""
 
 
-async def test_one_that_hangs_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hanging_extension_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assembly, "MAX_LOAD_SECONDS", 0.05)
     gate = threading.Event()
 
@@ -117,7 +117,7 @@ async def test_one_that_hangs_is_skipped(monkeypatch: pytest.MonkeyPatch) -> Non
         gate.set()
 
 
-async def test_nothing_stays_of_an_extension_that_fails() -> None:
+async def test_nothing_remains_of_a_failed_extension() -> None:
     def half(yarrow: Yarrow) -> None:
         yarrow.tool(Shout())
         yarrow.hook("ModifyInput", lambda payload: {**payload, "text": "half"})
@@ -131,7 +131,7 @@ async def test_nothing_stays_of_an_extension_that_fails() -> None:
         assert "RuntimeError: half" in added.warnings[0]
 
 
-async def test_the_first_keeps_a_name() -> None:
+async def test_the_first_registration_of_a_name_wins() -> None:
     def named(yarrow: Yarrow) -> None:
         yarrow.tool(type("Read", (Shout,), {"__doc__": "Reads.", "name": "read"})())
         yarrow.tool(Shout())
@@ -153,7 +153,7 @@ async def test_the_first_keeps_a_name() -> None:
     assert refused == ["the tool read", "the provider openai", "the tool shout", "the command x", "the provider mine"]
 
 
-async def test_files_come_in_their_order_each_once_and_before_what_is_given(tmp_path: Path) -> None:
+async def test_files_load_in_order_once_and_before_installed_packages(tmp_path: Path) -> None:
     adding = "def extend(yarrow):\n yarrow.hook('ModifyInput', lambda p: {{**p, 'text': p['text'] + {!r}}})"
     (tmp_path / "a").mkdir()
     second, first = written(tmp_path / "a", adding.format("2")), written(tmp_path, adding.format("1"))
@@ -195,7 +195,7 @@ async def test_without_extensions_nothing_is_started_or_changed() -> None:
     assert (no_extensions().contributions.tools, sys.stdout) == ((), out)
 
 
-async def test_what_is_printed_goes_to_standard_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+async def test_printed_text_goes_to_standard_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = written(tmp_path, "print('loading')\ndef extend(yarrow): print('extending')")
 
     def say(arguments: str, _: str) -> str:
@@ -214,7 +214,7 @@ async def test_what_is_printed_goes_to_standard_error(capsys: pytest.CaptureFixt
     assert captured.err.splitlines() == ["loading", "extending", "from another thread", "running"]
 
 
-async def test_an_end_that_comes_twice_and_a_call_after_it() -> None:
+async def test_closing_twice_and_calling_afterwards_are_safe() -> None:
     extensions = load_extensions((), functions=[lambda yarrow: yarrow.command("x", lambda arguments, _: arguments)])
     (command,) = extensions.contributions.commands
     await extensions.close()

@@ -25,7 +25,7 @@ def origins(*path: Path, files: tuple[Path, ...] = ()) -> list[str]:
     return json.loads(done.stdout)
 
 
-def test_case_rs_s3_an_editable_package_is_known_as_a_whole(tmp_path: Path) -> None:
+def test_case_rs_s3_an_editable_package_is_protected_completely(tmp_path: Path) -> None:
     installed, source = tmp_path / "site", tmp_path / "ws/src"
     package(installed, "mine", points_to("mine.deep.hooks"))
     (installed / "mine.py").unlink()
@@ -40,14 +40,14 @@ def test_case_rs_s3_an_editable_package_is_known_as_a_whole(tmp_path: Path) -> N
     } <= {*found}
 
 
-def test_a_module_of_one_file_is_known_with_its_bytecode_also_when_it_fails(tmp_path: Path) -> None:
+def test_a_single_file_module_is_protected_with_its_bytecode_even_if_it_fails(tmp_path: Path) -> None:
     package(tmp_path / "site", "mine", points_to("mine"))
     (tmp_path / "site/mine.py").write_text("raise RuntimeError\n")
     compiled = tmp_path / f"site/__pycache__/mine.{sys.implementation.cache_tag}.pyc"
     assert origins(tmp_path / "site") == [str(tmp_path / "site/mine.py"), str(compiled)]
 
 
-def test_a_configured_file_is_known_and_nothing_of_the_interpreter_is(tmp_path: Path) -> None:
+def test_a_configured_file_is_protected_and_the_interpreter_is_not(tmp_path: Path) -> None:
     file = tmp_path / "ext.py"
     file.write_text(f"import colorsys\n{MODULE.format('x')}")
     assert origins(files=(file,)) == [str(file)]

@@ -43,7 +43,7 @@ BLOCKING = {
 
 
 @pytest.mark.parametrize("text", BLOCKING.values(), ids=BLOCKING)
-def test_a_process_ends_though_an_extension_blocks(tmp_path: Path, text: str) -> None:
+def test_a_process_ends_while_an_extension_blocks(tmp_path: Path, text: str) -> None:
     extension = tmp_path / "block.py"
     extension.write_text(
         f"import asyncio, time\n{text}\ndef extend(yarrow):\n    yarrow.command('block', block)\n    print('loaded')\n"

@@ -89,7 +89,7 @@ async def failure_of(
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_it_streams_every_kind_of_event(is_async: bool) -> None:
+async def test_a_provider_streams_every_kind_of_event(is_async: bool) -> None:
     events = [
         ThinkingPiece("hm"),
         TextPiece("a"),
@@ -111,14 +111,14 @@ async def test_it_streams_every_kind_of_event(is_async: bool) -> None:
     assert [(plan.name, plan.model, plan.environment) for plan in plans] == [("mine", "wanted", {"KEY": "k"})]
 
 
-async def test_what_is_after_the_stop_or_empty_is_left_out() -> None:
+async def test_empty_pieces_and_pieces_after_the_stop_are_omitted() -> None:
     assert await built(lambda _: Fake(TextPiece(""), TextPiece("a"), STOP, TextPiece("b")), streamed) == [
         TextPiece("a"),
         STOP,
     ]
 
 
-async def test_a_call_gets_an_id_and_is_told_to_be_invalid() -> None:
+async def test_a_call_gets_an_id_and_invalid_arguments_are_reported() -> None:
     events = await built(
         lambda _: Fake(CallPiece(ToolCall("", "t", "{")), CallPiece(ToolCall("", "t", "[]"))), streamed
     )
@@ -128,7 +128,7 @@ async def test_a_call_gets_an_id_and_is_told_to_be_invalid() -> None:
     assert first.id != second.id
 
 
-async def test_the_request_and_the_settings_that_it_is_given_are_its_own() -> None:
+async def test_a_provider_receives_copies_of_request_and_settings() -> None:
     settings = ProviderSettings(extra_body={"a": 1})
 
     def spoil(plan: AdapterConfig) -> Any:
@@ -143,7 +143,7 @@ async def test_the_request_and_the_settings_that_it_is_given_are_its_own() -> No
     assert REQUEST.tools[0].parameters == {"type": "object"}
 
 
-async def test_it_goes_by_the_name_it_was_registered_with() -> None:
+async def test_a_provider_is_known_by_its_registered_name() -> None:
     async def info(_: Provider, told: ProviderInfo) -> ProviderInfo:
         return told
 
@@ -166,7 +166,7 @@ async def test_it_goes_by_the_name_it_was_registered_with() -> None:
         (asyncio.CancelledError(), "CancelledError"),
     ],
 )
-async def test_what_is_no_event_and_what_is_raised_ends_the_stream(item: Any, told: str) -> None:
+async def test_invalid_events_and_exceptions_end_the_stream(item: Any, told: str) -> None:
     seen: list[Any] = []
 
     async def read(provider: Provider, _: ProviderInfo) -> None:
@@ -188,11 +188,11 @@ async def test_what_is_no_event_and_what_is_raised_ends_the_stream(item: Any, to
         (Fake(info=ZeroDivisionError()), "ZeroDivisionError"),
     ],
 )
-async def test_what_is_no_provider_is_told(made: Any, told: str) -> None:
+async def test_an_invalid_provider_is_reported(made: Any, told: str) -> None:
     assert told in await failure_of(lambda _: made)
 
 
-async def test_errors_that_are_made_for_us_cross_as_they_are() -> None:
+async def test_provider_errors_are_passed_on_unchanged() -> None:
     error = ProviderError(Code.RATE_LIMIT, "wait", retryable=True, status=429)
     error.retry_after = 3.0
     with pytest.raises(ProviderError) as caught:
@@ -206,7 +206,7 @@ async def test_errors_that_are_made_for_us_cross_as_they_are() -> None:
         await built(refuse, streamed)
 
 
-async def test_models_are_listed_by_one_that_can() -> None:
+async def test_models_are_listed_if_the_provider_supports_it() -> None:
     async def models(provider: Provider, _: ProviderInfo) -> Any:
         assert isinstance(provider, ListsModels)
         return await provider.list_models()
@@ -221,7 +221,7 @@ async def test_models_are_listed_by_one_that_can() -> None:
 
 
 @pytest.mark.parametrize("at_end", [False, True])
-async def test_a_stream_that_pauses_for_too_long_is_stalled(at_end: bool) -> None:
+async def test_a_stream_that_pauses_too_long_is_stalled(at_end: bool) -> None:
     fake = Fake()
 
     async def pause(request: CompletionRequest) -> AsyncGenerator[Any]:
@@ -246,7 +246,7 @@ async def test_a_stream_that_pauses_for_too_long_is_stalled(at_end: bool) -> Non
     assert seen == [TextPiece("a"), STOP][: 1 + at_end]
 
 
-async def test_it_is_closed_and_a_stream_that_is_left_is_closed() -> None:
+async def test_the_provider_and_abandoned_streams_are_closed() -> None:
     fake = Fake()
     left = threading.Event()
 
@@ -269,7 +269,7 @@ async def test_it_is_closed_and_a_stream_that_is_left_is_closed() -> None:
     assert fake.closed.is_set()
 
 
-async def test_one_that_blocks_or_fails_while_it_is_closed_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_provider_that_blocks_or_fails_on_close_delays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(providers, "MAX_PROVIDER_CLOSE_SECONDS", 0.05)
     gate, entered = threading.Event(), threading.Event()
     fake = Fake()

@@ -48,7 +48,7 @@ async def test_the_model_is_offered_what_was_registered() -> None:
         assert getattr(offered, "description", "") == "Says it louder."
 
 
-async def test_output_comes_in_order_and_whole_though_it_is_more_than_may_be_under_way() -> None:
+async def test_output_beyond_the_buffer_arrives_completely_and_in_order() -> None:
     count = 3 * host.MAX_BUFFER_ITEMS + 1
 
     async def run(*_: Any) -> AsyncGenerator[Any]:
@@ -61,7 +61,7 @@ async def test_output_comes_in_order_and_whole_though_it_is_more_than_may_be_und
     assert got == [*map(str, range(count)), "end"]
 
 
-async def test_a_tool_waits_for_whoever_reads_it() -> None:
+async def test_a_tool_waits_for_its_reader() -> None:
     yielded = 0
 
     async def run(*_: Any) -> AsyncGenerator[Any]:
@@ -86,13 +86,13 @@ async def test_a_tool_waits_for_whoever_reads_it() -> None:
         assert 10 < yielded <= 10 + host.MAX_BUFFER_ITEMS + 1
 
 
-async def test_a_dry_run_tells_name_and_arguments_when_the_tool_does_not_say_more() -> None:
+async def test_a_dry_run_shows_name_and_arguments_without_a_preview() -> None:
     async with extended(offers(Shout())) as added:
         result = await called(added, dry_run=True)
     assert result == Done('Dry run: nothing was changed. Would run shout with {"text":"hi"}.')
 
 
-async def test_a_dry_run_asks_the_tool() -> None:
+async def test_a_dry_run_calls_the_preview_of_the_tool() -> None:
     async def preview(_self: Any, arguments: Say, _context: ToolContext) -> Result:
         return Done(f"would shout {arguments.text}", diff="+HI\n")
 
@@ -118,7 +118,7 @@ async def test_a_dry_run_asks_the_tool() -> None:
         (SystemExit("out"), "SystemExit: out"),
     ],
 )
-async def test_what_is_no_output_and_what_is_raised_fails_the_call(item: Any, told: str) -> None:
+async def test_invalid_output_and_exceptions_fail_the_call(item: Any, told: str) -> None:
     async def run(*_: Any) -> AsyncGenerator[Any]:
         yield Progress("begun")
         if isinstance(item, BaseException):
@@ -133,7 +133,7 @@ async def test_what_is_no_output_and_what_is_raised_fails_the_call(item: Any, to
     assert result.text.endswith("Try another way.")
 
 
-async def test_a_tool_without_a_result_and_one_that_goes_on_after_it_are_broken() -> None:
+async def test_a_tool_without_a_result_or_with_output_after_it_is_an_error() -> None:
     async def nothing(*_: Any) -> AsyncGenerator[Any]:
         yield Progress("begun")
 
@@ -146,7 +146,7 @@ async def test_a_tool_without_a_result_and_one_that_goes_on_after_it_are_broken(
         assert "continued after its result" in (await called(added, "more")).text
 
 
-async def test_a_huge_result_is_cut() -> None:
+async def test_a_huge_result_is_truncated() -> None:
     async def run(*_: Any) -> AsyncGenerator[Any]:
         yield Progress("x" * 50_000_000)
         yield Done("x" * 50_000_000)
@@ -173,7 +173,7 @@ async def test_closing_a_call_cleans_up_in_the_tool_first() -> None:
         assert cleaned
 
 
-async def test_closing_a_call_that_blocks_leaves_it_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closing_a_blocking_call_abandons_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "MAX_CLOSE_SECONDS", 0.05)
     monkeypatch.setattr(host, "MAX_REACTION_SECONDS", 0.0)
     gate = threading.Event()
@@ -191,7 +191,7 @@ async def test_closing_a_call_that_blocks_leaves_it_behind(monkeypatch: pytest.M
         monkeypatch.setattr(host, "MAX_CLOSE_SECONDS", 10)
 
 
-async def test_the_generator_lives_in_one_task() -> None:
+async def test_the_generator_runs_in_one_task() -> None:
     async def run(*_: Any) -> AsyncGenerator[Any]:
         async with asyncio.timeout(60):  # it may be left only in the task that entered it
             yield Progress("within")
