@@ -51,20 +51,22 @@ print(system.create_job(1))
 @pytest.mark.parametrize(
     ("number", "asked"), [("0", "[51]"), ("errno.ENOTSUP", "[51, 'fsync']"), ("errno.EIO", "[51, 5]")]
 )
-def test_the_drives_cache_is_emptied(in_python: Callable[..., str], number: str, asked: str, data_only: bool) -> None:
+def test_fsync_flushes_the_drives_cache(
+    in_python: Callable[..., str], number: str, asked: str, data_only: bool
+) -> None:
     assert in_python(AS_MACOS + SYNCED.format(number=number, data_only=data_only)) == f"{asked}\n"
 
 
-def test_a_path_is_opened_name_by_name(in_python: Callable[..., str]) -> None:
+def test_a_path_is_opened_one_component_at_a_time(in_python: Callable[..., str]) -> None:
     assert in_python(AS_MACOS + OPENED) == "b'x'\nTrue\nTrue\nNone\n"
 
 
-def test_there_is_no_sandbox_and_it_is_said(in_python: Callable[..., str]) -> None:
+def test_the_missing_sandbox_is_reported(in_python: Callable[..., str]) -> None:
     code = "from yarrow.policy.sandbox.probe import unavailable_reason\nprint(unavailable_reason())"
     assert "macOS" in in_python(AS_MACOS + code)
 
 
-def test_the_first_start_says_so_in_one_sentence(in_python: Callable[..., str]) -> None:
+def test_the_first_start_reports_it_in_one_sentence(in_python: Callable[..., str]) -> None:
     code = """
 from pathlib import Path
 from yarrow.policy.sandbox_factory import SandboxFactory
@@ -78,7 +80,7 @@ for level in ("workspace", "workspace", "off", "strict"):
     )
 
 
-def test_names_are_told_apart_as_the_usual_file_system_does(in_python: Callable[..., str]) -> None:
+def test_names_compare_as_on_the_usual_file_system(in_python: Callable[..., str]) -> None:
     code = """
 from pathlib import Path
 from yarrow.policy.workspace import Refused, Workspace

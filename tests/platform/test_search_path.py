@@ -29,7 +29,7 @@ def program(path: Path) -> Path:
     "planted",
     [".venv/bin", "node_modules/.bin", "bin", ".", "a/b/c", "packages/app/../../bin", ".direnv/python/bin"],
 )
-def test_case_rs_m2_a_directory_of_the_workspace_is_passed_over(tmp_path: Path, planted: str) -> None:
+def test_case_rs_m2_a_directory_of_the_workspace_is_skipped(tmp_path: Path, planted: str) -> None:
     workspace = tmp_path / "ws"
     (workspace / "packages/app").mkdir(parents=True)
     program(workspace / planted / "pass")
@@ -41,7 +41,7 @@ def test_case_rs_m2_a_directory_of_the_workspace_is_passed_over(tmp_path: Path, 
     assert filter_path(path) == str(own.parent)
 
 
-def test_a_directory_that_cannot_be_looked_at_hides_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_directory_hides_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own, closed = program(tmp_path / "home/bin/pass"), tmp_path / "closed"
     closed.mkdir(0)
     lstat = Path.lstat
@@ -57,7 +57,7 @@ def test_a_directory_that_cannot_be_looked_at_hides_no_program(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("relative", ["", ".", "bin", "./bin", "../ws/bin"])
-def test_a_relative_directory_is_passed_over(tmp_path: Path, relative: str) -> None:
+def test_a_relative_directory_is_skipped(tmp_path: Path, relative: str) -> None:
     program(tmp_path / "elsewhere/bin/pass")
     program(tmp_path / "elsewhere/pass")
     assert find_program("pass", {"PATH": f"{relative}{os.pathsep}/nowhere"}) is None
@@ -84,7 +84,7 @@ def test_the_repository_around_a_workspace_counts_and_extra_roots_do(tmp_path: P
 
 
 @pytest.mark.parametrize("way", ["into", "out", "through", "program"])
-def test_a_symlink_does_not_hide_where_a_program_lies(tmp_path: Path, way: str) -> None:
+def test_a_symlink_does_not_hide_a_programs_location(tmp_path: Path, way: str) -> None:
     workspace, outside = tmp_path / "ws", tmp_path / "outside"
     planted, own = program(workspace / "bin/pass"), program(outside / "bin/pass")
     remember_roots(workspace)
@@ -111,7 +111,7 @@ def test_a_home_that_is_the_workspace_keeps_its_programs(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
-def test_directories_of_a_workspaces_other_owner_are_passed_over(tmp_path: Path) -> None:
+def test_directories_of_a_workspaces_other_owner_are_skipped(tmp_path: Path) -> None:
     workspace = tmp_path / "ws"
     workspace.mkdir()
     theirs, own = program(tmp_path / "theirs/pass"), program(tmp_path / "own/pass")
@@ -123,7 +123,7 @@ def test_directories_of_a_workspaces_other_owner_are_passed_over(tmp_path: Path)
     assert find_program("pass", {"PATH": path}) == str(own)
 
 
-def test_what_programs_load_is_looked_for_outside_too(tmp_path: Path) -> None:
+def test_libraries_of_programs_are_searched_outside_too(tmp_path: Path) -> None:
     remember_roots(tmp_path / "ws")
     given = {"PYTHONPATH": f"{tmp_path}/ws/src{os.pathsep}/usr/lib/x", "LD_PRELOAD": f"{tmp_path}/ws/a.so", "LANG": "."}
     assert filter_environment(given) == {"PYTHONPATH": "/usr/lib/x", "LD_PRELOAD": "", "LANG": "."}
@@ -139,7 +139,7 @@ def test_what_programs_load_is_looked_for_outside_too(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("is_link", [False, True])
-def test_programs_of_another_project_are_passed_over(tmp_path: Path, where: str, is_used: bool, is_link: bool) -> None:
+def test_programs_of_another_project_are_skipped(tmp_path: Path, where: str, is_used: bool, is_link: bool) -> None:
     for name in ("repo", "home/dotfiles", "home/.pyenv", "home/.x/repo"):
         (tmp_path / name / ".git").mkdir(parents=True)
     found, own = program(tmp_path / where / "pass"), program(tmp_path / "last/pass")

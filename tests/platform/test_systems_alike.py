@@ -41,20 +41,20 @@ def exported(name: str) -> list[str]:
     return sorted({*functions(name), *map(ast.unparse, assigned)})
 
 
-def test_all_have_the_same_names() -> None:
+def test_all_systems_have_the_same_operations() -> None:
     declared = sorted({*Platform.__abstractmethods__, *SystemConstants.__annotations__})
     assert exported("Linux") == exported("MacOS") == exported("Windows") == declared
 
 
 @pytest.mark.parametrize("system", ["MacOS", "Windows", "Platform"])
-def test_all_take_the_same_arguments(system: str) -> None:
+def test_all_systems_accept_the_same_arguments(system: str) -> None:
     linux, other = functions("Linux"), functions(system)
     assert other == linux
     assert len(linux) > 30
 
 
 @pytest.mark.parametrize("name", ["Platform", "SystemConstants"])
-def test_the_contract_says_what_each_name_means(name: str) -> None:
+def test_the_contract_documents_each_operation(name: str) -> None:
     """The systems themselves say only what is special there."""
     body = CLASSES[name].body
     assert [one.name for one in body if isinstance(one, ast.FunctionDef) and not ast.get_docstring(one)] == []
@@ -77,6 +77,6 @@ def test_macos_names_nothing_of_linux(name: str) -> None:
     assert "/proc" not in (FOLDER / f"{name}.py").read_text("utf-8")
 
 
-def test_this_is_linux() -> None:
+def test_the_running_system_is_linux() -> None:
     assert type(platform.system).__module__ == "yarrow.platform.linux"
     assert sorted(set(exported("Linux")) - set(dir(platform.system))) == []

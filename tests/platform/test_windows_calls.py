@@ -35,7 +35,7 @@ from yarrow.platform import windows_api as w
 """
 
 
-def test_records_have_the_sizes_of_the_system(in_python: Callable[..., str]) -> None:
+def test_structures_have_the_sizes_of_the_system(in_python: Callable[..., str]) -> None:
     code = (
         "print(ctypes.sizeof(w._Limits), ctypes.sizeof(w._Accounts), w._Limits.flags.offset, w._Accounts.active.offset)"
     )
@@ -57,7 +57,7 @@ except PermissionError as error:
     assert in_python(KERNEL + code) == "1007\nC:/d 0 3 0x2000000\nC:/e\n"
 
 
-def test_the_path_of_a_handle_is_asked_for(in_python: Callable[..., str]) -> None:
+def test_the_path_of_a_handle_is_queried(in_python: Callable[..., str]) -> None:
     code = """
 def fill(handle, buffer, size, how):
     buffer.value = "\\\\\\\\?\\\\C:\\\\d"
@@ -99,7 +99,7 @@ print([(name, *given[:2]) for name, *given in calls if name != "SetInformationJo
     assert in_python(KERNEL + code).splitlines() == ["[99]", "[]", "0x2000 (11, 9) 144", asked]
 
 
-def test_a_child_that_has_ended_is_in_no_job(in_python: Callable[..., str]) -> None:
+def test_an_exited_child_is_not_put_into_a_job(in_python: Callable[..., str]) -> None:
     code = """
 answers.update(CreateJobObjectW=11, OpenProcess=0)
 try:
@@ -110,7 +110,7 @@ except PermissionError:
     assert in_python(KERNEL + code) == "('CloseHandle', 11)\n"
 
 
-def test_a_console_speaks_utf8(in_python: Callable[..., str]) -> None:
+def test_a_console_uses_utf8(in_python: Callable[..., str]) -> None:
     code = """
 answers["GetStdHandle"] = lambda number: number
 def mode(handle, record):

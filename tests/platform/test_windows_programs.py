@@ -11,7 +11,7 @@ from yarrow.platform import system, windows, windows_files
 """
 
 
-def test_a_pipe_never_waits(in_python: Callable[..., str]) -> None:
+def test_a_pipe_is_read_without_blocking(in_python: Callable[..., str]) -> None:
     code = """
 source, sink = system.open_pipe()
 try:
@@ -29,7 +29,7 @@ print(system.wait_readable(file, 0))
     assert in_python(AS_WINDOWS + code) == "empty\nb'ab' True\nb'c' False\nb'' True\nTrue\n"
 
 
-def test_who_watches_is_called_as_long_as_there_is_something_to_read(in_python: Callable[..., str]) -> None:
+def test_a_watcher_is_called_while_data_is_available(in_python: Callable[..., str]) -> None:
     code = """
 async def main():
     loop = asyncio.get_running_loop()
@@ -54,7 +54,7 @@ asyncio.run(main())
     assert in_python(AS_WINDOWS + code) == "0\n0 {}\n"
 
 
-def test_a_tree_is_killed_else_the_child_alone(in_python: Callable[..., str]) -> None:
+def test_the_process_tree_is_killed_or_else_the_child(in_python: Callable[..., str]) -> None:
     code = """
 import subprocess
 def gone(command, **more):
@@ -74,7 +74,7 @@ except ProcessLookupError:
     assert (status, second, end) == ("-15", first, "gone")
 
 
-def test_what_is_told_to_end_is_killed_at_once(in_python: Callable[..., str]) -> None:
+def test_a_termination_request_kills_at_once(in_python: Callable[..., str]) -> None:
     code = """
 import subprocess
 child = subprocess.Popen(["sh", "-c", "trap '' TERM; echo on; exec sleep 300"], stdout=-1, start_new_session=True)
@@ -88,7 +88,7 @@ print(child.wait(30), system.create_job(child.pid).alive())
     assert in_python(AS_WINDOWS + code) == "True\n-9 []\n"
 
 
-def test_a_directory_is_for_one_at_a_time(in_python: Callable[..., str]) -> None:
+def test_a_directory_lock_is_exclusive(in_python: Callable[..., str]) -> None:
     code = """
 from pathlib import Path
 windows_files.LOCK_SECONDS = 0.05
@@ -109,7 +109,7 @@ except OSError as error:
     assert in_python(AS_WINDOWS + code) == "another process has locked the directory; try again\nfree\nTrue\n"
 
 
-def test_what_is_held_is_reached_by_names_alone(in_python: Callable[..., str]) -> None:
+def test_held_directories_are_accessed_by_name(in_python: Callable[..., str]) -> None:
     code = """
 from pathlib import Path
 Path("d/e").mkdir(parents=True)
@@ -165,7 +165,7 @@ print(process.wait(30))
     assert in_python(AS_WINDOWS + code) == "b'on\\n'\n1\n"
 
 
-def test_keys_at_a_console_are_dropped(in_python: Callable[..., str]) -> None:
+def test_pending_console_keys_are_discarded(in_python: Callable[..., str]) -> None:
     code = """
 import msvcrt
 keys = list("abc")

@@ -34,7 +34,7 @@ from yarrow.platform.windows_paths import build_tree_kill_command, explain_inval
         (r"\??\C:\x", "bypasses"),
     ],
 )
-def test_a_name_that_means_something_else_is_told(path: str, why: str) -> None:
+def test_a_reserved_name_is_refused(path: str, why: str) -> None:
     assert why in explain_invalid_name(path)
 
 
@@ -56,7 +56,7 @@ def test_a_name_that_means_something_else_is_told(path: str, why: str) -> None:
         "",
     ],
 )
-def test_others_are_names(path: str) -> None:
+def test_other_names_are_allowed(path: str) -> None:
     assert explain_invalid_name(path) == ""
 
 
@@ -92,14 +92,14 @@ ENVIRONMENT = {
         ([], ""),
     ],
 )
-def test_bash_is_that_of_git(there: list[str], found: str) -> None:
+def test_bash_is_that_of_git_for_windows(there: list[str], found: str) -> None:
     known = {PureWindowsPath(path) for path in there}
     assert find_bash(ENVIRONMENT, lambda path: PureWindowsPath(path) in known) == found
 
 
-def test_nothing_is_known_of_the_machine() -> None:
+def test_machine_facts_are_unknown() -> None:
     assert find_bash({}, lambda _path: True) == ""
 
 
-def test_a_tree_is_killed_by_the_systems_own_program() -> None:
+def test_a_process_tree_is_killed_by_taskkill() -> None:
     assert build_tree_kill_command(ENVIRONMENT, 7) == (r"C:\Windows\System32\taskkill.exe", "/F", "/T", "/PID", "7")

@@ -89,7 +89,7 @@ async def test_commands_that_need_no_provider(world: World) -> None:
     assert (await as_windows(world, "config", "set", "model", "x/y")).code in (0, 2)
 
 
-async def test_a_prompt_is_answered_kept_gone_on_with_and_exported(world: World) -> None:
+async def test_a_prompt_is_answered_saved_resumed_and_exported(world: World) -> None:
     world.script([{"text": "one"}], [{"text": "two"}], [{"text": "three"}])  # each process begins it anew
     ended = await as_windows(world, "-p", "hi")
     assert (ended.code, ended.out) == (0, "one\n")
@@ -102,7 +102,7 @@ async def test_a_prompt_is_answered_kept_gone_on_with_and_exported(world: World)
     assert (await as_windows(world, "-r", listed["sessionId"], "-p", "more")).code == 0
 
 
-async def test_the_first_start_says_in_one_sentence_that_there_is_no_sandbox(world: World) -> None:
+async def test_the_first_start_reports_the_missing_sandbox(world: World) -> None:
     world.script([{"text": "one"}])
     sentence = "Yarrow has no sandbox on Windows; use WSL for one: shell commands run with your permissions"
     told = [(await as_windows(world, "-p", "hi")).err for _ in range(3)]
@@ -147,7 +147,7 @@ async def test_file_tools_work_by_handles_of_directories(world: World) -> None:
     assert not list(world.project.glob("**/.yarrow-*"))
 
 
-async def test_a_command_runs_in_bash_and_nothing_of_it_is_left(world: World) -> None:
+async def test_a_command_runs_in_bash_and_leaves_no_process(world: World) -> None:
     world.script(
         [call("bash", command="echo hi; sleep 300 & echo $! > pid"), call("bash", command="sleep 300", timeout=0.3)],
         [{"text": "done"}],
@@ -158,13 +158,13 @@ async def test_a_command_runs_in_bash_and_nothing_of_it_is_left(world: World) ->
     assert not Path("/proc", (world.project / "pid").read_text().strip()).exists()
 
 
-async def test_without_bash_it_is_said_what_to_do(world: World) -> None:
+async def test_without_bash_the_error_says_what_to_do(world: World) -> None:
     world.script([call("bash", command="echo hi")], [{"text": "done"}])
     (told,) = outputs(await as_windows(world, "--json", "-p", "hi"))
     assert "install Git for Windows" in told
 
 
-async def test_a_conversation_takes_the_place_of_the_terminal_ui(world: World) -> None:
+async def test_a_line_conversation_replaces_the_terminal_ui(world: World) -> None:
     asked = {"permissions": {"rules": {"bash": "ask"}}}
     world.script([{"text": "hello"}, call("bash", command="echo ran > ran")], [{"text": "ok"}], **asked)
     pretended = {"PYTHONPATH": TESTS, "PRETENDED_BASH": "/bin/bash"}
@@ -195,7 +195,7 @@ async def test_an_interrupt_ends_a_run(world: World) -> None:
         assert await process.wait() == 130
 
 
-async def test_serving_is_refused_in_a_sentence(world: World) -> None:
+async def test_serve_is_refused_with_a_message(world: World) -> None:
     ended = await as_windows(world, "serve")
     assert ended.code == 2
     assert ended.err.count("\n") == 1
