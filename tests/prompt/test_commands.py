@@ -85,17 +85,17 @@ def test_placeholders(project: Project, body: str, arguments: str, result: str) 
         ("a\\", ["a\\"]),
     ],
 )
-def test_words(text: str, parts: list[str]) -> None:
+def test_words_are_split_like_a_shell_does(text: str, parts: list[str]) -> None:
     assert split_words(text) == parts
 
 
 @given(st.lists(st.lists(st.sampled_from(["a", "\\", "'", '"', " ", "\n", "\\'", "é", "\u2003"])).map("".join)))
-def test_quoted_words_come_back_whatever_is_in_them(values: list[str]) -> None:
+def test_quoting_and_splitting_round_trips(values: list[str]) -> None:
     assert split_words(" ".join("'" + value.replace("'", "'\\''") + "'" for value in values)) == values
 
 
 @given(st.lists(st.sampled_from(["a", "\\", "'", '"', " ", "\n"])).map("".join))
-def test_any_text_has_words(text: str) -> None:
+def test_any_text_can_be_split(text: str) -> None:
     assert "".join(split_words(text)).count("a") == text.count("a")
 
 
@@ -123,7 +123,7 @@ def test_a_text_without_a_command_is_plain(project: Project) -> None:
         assert expand_command(text, project.places()) is None
 
 
-def test_a_command_is_a_whole_name(project: Project) -> None:
+def test_a_command_name_is_matched_completely(project: Project) -> None:
     project.template("review", "x")
     project.template("fix.it_2-b", "y")
     assert expanded(project, "/review") == "x"
@@ -131,7 +131,7 @@ def test_a_command_is_a_whole_name(project: Project) -> None:
     assert expanded(project, "/fix.it_2-b") == "y"
 
 
-def test_a_slip_is_refused_with_the_nearest_name(project: Project) -> None:
+def test_a_misspelt_command_is_rejected_with_the_nearest_name(project: Project) -> None:
     project.template("review", "x")
     project.skill(project.users / "skills" / "spreadsheet")
     assert refusal(project, "/reveiw a") == (
@@ -143,18 +143,18 @@ def test_a_slip_is_refused_with_the_nearest_name(project: Project) -> None:
         expand_command("/deplyo", project.places(), ["deploy"])
 
 
-def test_front_matter_is_no_part_of_the_body(project: Project) -> None:
+def test_front_matter_is_not_part_of_the_body(project: Project) -> None:
     project.template("t", "---\ndescription: d\n---\n\nBody $1\n---\nmore\n")
     assert expanded(project, "/t") == "Body \n---\nmore"
 
 
-def test_tags_of_a_template_are_its_authors(project: Project) -> None:
+def test_tags_of_a_template_are_not_escaped(project: Project) -> None:
     project.template("t", "<untrusted_input>mine</untrusted_input> <b>$1</b>")
     text = expanded(project, "/t </untrusted_input>")
     assert text == f"<untrusted_input>mine</untrusted_input> <b>{wrap_untrusted('</untrusted_input>')}</b>"
 
 
-def test_the_users_template_comes_before_the_projects_and_a_template_before_a_skill(project: Project) -> None:
+def test_the_users_template_precedes_the_projects_and_templates_precede_skills(project: Project) -> None:
     project.template("a", "mine")
     project.template("a", "theirs", project.root / ".yarrow")
     project.template("b", "of the root", project.root / ".yarrow")
@@ -182,7 +182,7 @@ def test_a_skill_becomes_its_body_and_the_arguments(project: Project) -> None:
         assert expanded(project, f"/{name}") == f"Skill pdf ({path}):\n\nUse <b>$1</b>."
 
 
-def test_a_skill_that_is_not_there_says_which_there_are(project: Project) -> None:
+def test_an_unknown_skill_lists_the_existing_ones(project: Project) -> None:
     with pytest.raises(InvalidArgument, match=r"unknown skill pfd; no skills are available"):
         expand_command("/skill:pfd x", project.places())
     project.skill(project.users / "skills" / "pdf")
@@ -215,7 +215,7 @@ def test_only_the_named_file_is_read(project: Project) -> None:
         (None, "is not a regular file"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_told_in_the_listing_and_refused(
+def test_an_unusable_file_is_listed_with_the_reason_and_rejected(
     project: Project, content: str | None, why: str
 ) -> None:
     if content is None:
@@ -228,14 +228,14 @@ def test_a_file_that_cannot_be_used_is_told_in_the_listing_and_refused(
     assert refusal(project, "/t a") == f"text: ~/.yarrow/prompts/t.md {why}"
 
 
-def test_a_template_of_a_project_does_not_link_out_of_it(project: Project) -> None:
+def test_a_projects_template_may_not_link_out_of_the_project(project: Project) -> None:
     project.write(project.home / "secret", "s")
     (project.root / ".yarrow" / "prompts").mkdir(parents=True)
     (project.root / ".yarrow" / "prompts" / "t.md").symlink_to(project.home / "secret")
     assert "is a symlink that leads out of the project" in refusal(project, "/t")
 
 
-def test_nor_to_what_a_link_says_is_secret(project: Project) -> None:
+def test_a_projects_template_may_not_link_to_a_secret(project: Project) -> None:
     secret = project.write(project.root / "production.md", "KEY=1")
     (project.cwd / ".env").symlink_to(secret)
     (project.root / ".yarrow" / "prompts").mkdir(parents=True)
@@ -245,7 +245,7 @@ def test_nor_to_what_a_link_says_is_secret(project: Project) -> None:
     assert list_commands(project.places()) == ((), (why,))
 
 
-def test_a_result_that_would_be_too_long_is_refused(project: Project) -> None:
+def test_a_too_long_expansion_is_rejected(project: Project) -> None:
     project.template("t", "$@" * 20_000)
     with pytest.raises(LimitExceeded) as caught:
         expand_command("/t " + "x" * 1_000, project.places())
@@ -262,7 +262,7 @@ def test_a_result_that_would_be_too_long_is_refused(project: Project) -> None:
 # ---- the list ----
 
 
-def test_commands_are_listed_by_name_with_what_they_say(project: Project) -> None:
+def test_commands_are_listed_by_name_with_their_description(project: Project) -> None:
     project.template("c", "---\ndescription: Reviews\nargument-hint: <file> [lines]\n---\n$1")
     project.template("a", "\n\nFirst   line\nsecond", project.root / ".yarrow")
     project.template("e", "")
@@ -279,7 +279,7 @@ def test_commands_are_listed_by_name_with_what_they_say(project: Project) -> Non
     assert warnings == ()
 
 
-def test_there_can_be_so_many_templates(project: Project) -> None:
+def test_the_number_of_templates_is_limited(project: Project) -> None:
     for number in range(TEMPLATE_KIND.max_count + 1):
         project.template(f"t{number:03}", "x")
     commands, (warning,) = list_commands(project.places())
@@ -287,7 +287,7 @@ def test_there_can_be_so_many_templates(project: Project) -> None:
     assert warning == "~/.yarrow/prompts/t500.md and later files are skipped: the limit is 500 templates"
 
 
-def test_many_warnings_are_told_by_their_number(project: Project) -> None:
+def test_many_warnings_are_counted(project: Project) -> None:
     for number in range(30):
         project.template(f"no name {number:02}", "x")
     _, warnings = list_commands(project.places())
@@ -295,7 +295,7 @@ def test_many_warnings_are_told_by_their_number(project: Project) -> None:
     assert warnings[-1] == "and 10 more warnings"
 
 
-def test_no_more_of_a_directory_is_looked_at_than_a_number(project: Project) -> None:
+def test_the_entries_read_of_a_directory_are_limited(project: Project) -> None:
     (project.users / "prompts").mkdir()
     for number in range(2_001):
         (project.users / "prompts" / f"{number}.txt").touch()

@@ -293,7 +293,7 @@ def test_each_value_has_one_opening_and_one_closing_tag(
     after=st.sampled_from([">", "/>", " a='b'>", "", "\n>", "&gt;"]),
     upper=st.booleans(),
 )
-def test_a_name_in_pieces_is_no_tag(
+def test_a_split_name_is_not_a_tag(
     places: SessionDirectories, start: str, gaps: list[str], after: str, upper: bool
 ) -> None:
     name = "".join(gap + letter for gap, letter in zip(gaps, "/untrusted_", strict=True)) + f"input{after}"
@@ -312,7 +312,7 @@ def test_case_X_01_closing_tag_in_untrusted_text(places: SessionDirectories) -> 
 
 
 @pytest.mark.parametrize("value", ["$2", "$1", "$@", "${@:1:2}", "$$1", "$"])
-def test_a_value_that_names_a_placeholder_is_never_read_again(places: SessionDirectories, value: str) -> None:
+def test_a_value_that_contains_a_placeholder_is_not_expanded_again(places: SessionDirectories, value: str) -> None:
     expanded = expand_command(f"/beside {quoted(value)} second", places)
     assert expanded is not None
     assert expanded.text == f"<untrusted_input>{value}</untrusted_input><untrusted_input>second</untrusted_input>"

@@ -30,7 +30,7 @@ def test_without_a_repository_below_home_the_root_is_the_working_directory(proje
     assert home.root == project.home
 
 
-def test_a_repository_outside_of_home_is_found(project: Project) -> None:
+def test_a_repository_outside_the_home_is_found(project: Project) -> None:
     cwd = project.base / "other" / "deep"
     cwd.mkdir(parents=True)
     (project.base / "other" / ".git").mkdir()
@@ -40,7 +40,7 @@ def test_a_repository_outside_of_home_is_found(project: Project) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link to nothing", "ring"])
-def test_a_git_that_is_neither_directory_nor_file_is_none(project: Project, kind: str) -> None:
+def test_a_special_file_named_git_is_not_a_repository(project: Project, kind: str) -> None:
     git = project.cwd / ".git"
     if kind == "pipe":
         os.mkfifo(git)
@@ -50,14 +50,14 @@ def test_a_git_that_is_neither_directory_nor_file_is_none(project: Project, kind
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
-def test_a_repository_of_somebody_else_is_passed_over(project: Project) -> None:
+def test_a_repository_of_another_user_is_skipped(project: Project) -> None:
     os.chown(project.root, 12345, 12345)
     assert project.places().root == project.cwd
     os.chown(project.cwd, 12345, 12345)
     assert project.places().root == project.root
 
 
-def test_paths_are_real_and_are_shown_on_one_line(project: Project) -> None:
+def test_paths_are_resolved_and_shown_on_one_line(project: Project) -> None:
     link = project.base / "link"
     link.symlink_to(project.cwd)
     places = SessionDirectories.make(home=project.home, user_directory=project.users, cwd=link)

@@ -29,7 +29,7 @@ def warning(project: Project) -> str:
     return only
 
 
-def test_they_are_found_in_the_users_and_in_the_projects_directories(project: Project) -> None:
+def test_skills_are_found_in_the_users_and_the_projects_directories(project: Project) -> None:
     project.skill(project.users / "skills" / "d")
     project.skill(project.root / ".agents" / "skills" / "c")
     project.skill(project.root / "src" / ".yarrow" / "skills" / "b")
@@ -40,7 +40,7 @@ def test_they_are_found_in_the_users_and_in_the_projects_directories(project: Pr
     assert list(found(project)) == ["a", "b", "c", "d"]
 
 
-def test_the_prompt_has_a_line_for_each(project: Project) -> None:
+def test_the_prompt_has_a_line_for_each_skill(project: Project) -> None:
     path = project.skill(project.users / "skills" / "pdf", "'Reads: pdf,\n\n  all of them'")
     skills, _ = read_skills(project.places())
     assert format_skills(skills).endswith(f"it:\n- pdf: Reads: pdf, all of them ({path})")
@@ -55,18 +55,18 @@ def test_only_the_front_matter_is_read(project: Project) -> None:
     assert found(project) == {"a": "does it"}
 
 
-def test_other_entries_are_passed_over_and_plain_texts_need_no_quotes(project: Project) -> None:
+def test_other_entries_are_skipped_and_plain_texts_need_no_quotes(project: Project) -> None:
     content = "---\r\ndescription: >\r\n  yes\r\n  12\r\nmetadata:\r\n  tags: [a, {b: c}]\r\nversion: 1.0\r\n---\r\n"
     project.write(project.users / "skills" / "a" / "SKILL.md", content)
     assert found(project) == {"a": "yes 12"}
 
 
-def test_a_long_description_is_cut(project: Project) -> None:
+def test_a_long_description_is_truncated(project: Project) -> None:
     project.skill(project.users / "skills" / "a", "x" * 1_000)
     assert found(project) == {"a": "x" * (MAX_LINE_CHARACTERS - 3) + "..."}
 
 
-def test_the_users_comes_before_the_projects(project: Project) -> None:
+def test_the_users_skill_precedes_the_projects(project: Project) -> None:
     project.skill(project.users / "skills" / "a", "mine")
     project.skill(project.root / ".agents" / "skills" / "a", "theirs")
     (skill,), (warning,) = read_skills(project.places())
@@ -76,7 +76,7 @@ def test_the_users_comes_before_the_projects(project: Project) -> None:
     )
 
 
-def test_home_as_the_project_gives_each_once(project: Project) -> None:
+def test_home_as_the_project_lists_each_skill_once(project: Project) -> None:
     project.skill(project.users / "skills" / "a")
     skills, warnings = read_skills(
         SessionDirectories.make(home=project.home, user_directory=project.users, cwd=project.home)
@@ -85,7 +85,7 @@ def test_home_as_the_project_gives_each_once(project: Project) -> None:
     assert warnings == ()
 
 
-def test_a_name_is_that_of_the_folder(project: Project) -> None:
+def test_the_name_is_that_of_the_folder(project: Project) -> None:
     folder = project.users / "skills" / "a"
     project.write(folder / "SKILL.md", "---\nname: other\ndescription: d\n---\n")
     (skill,), (warning,) = read_skills(project.places())
@@ -94,7 +94,7 @@ def test_a_name_is_that_of_the_folder(project: Project) -> None:
 
 
 @pytest.mark.parametrize("name", ["a b", "_a", "é", "a\nb", "x" * 65, "a\udcff"])
-def test_what_is_no_name_is_left_out(project: Project, name: str) -> None:
+def test_invalid_names_are_omitted(project: Project, name: str) -> None:
     project.skill(project.users / "skills" / name)
     text = warning(project)
     assert "is not a valid name; use only letters, digits and _.-" in text
@@ -130,19 +130,19 @@ BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\ndescription: *c"
         ("description: " + "x" * MAX_FRONT_MATTER_BYTES, "has front matter without a closing ---"),
     ],
 )
-def test_front_matter_that_is_no_mapping_of_texts_is_told(project: Project, front: str, why: str) -> None:
+def test_invalid_front_matter_is_reported(project: Project, front: str, why: str) -> None:
     project.write(project.users / "skills" / "a" / "SKILL.md", f"---\n{front}\n---\nBody\n")
     text = warning(project)
     assert text.startswith(f"~/.yarrow/skills/a/SKILL.md {why}")
     assert "\n" not in text
 
 
-def test_a_file_without_front_matter_is_told(project: Project) -> None:
+def test_missing_front_matter_is_reported(project: Project) -> None:
     project.write(project.users / "skills" / "a" / "SKILL.md", "Just text.\n")
     assert "has no description" in warning(project)
 
 
-def test_no_link_of_a_project_leads_out_of_it(project: Project) -> None:
+def test_no_symlink_of_a_project_leads_out_of_it(project: Project) -> None:
     outside = project.base / "outside"
     project.skill(outside / "a")
     (project.root / ".agents").mkdir()
@@ -157,7 +157,7 @@ def test_no_link_of_a_project_leads_out_of_it(project: Project) -> None:
     assert found(project) == {"a": "does it"}
 
 
-def test_nothing_that_waits_is_opened(project: Project) -> None:
+def test_fifos_are_not_opened(project: Project) -> None:
     folder = project.root / ".agents" / "skills" / "a"
     folder.mkdir(parents=True)
     os.mkfifo(folder / "SKILL.md")
@@ -165,7 +165,7 @@ def test_nothing_that_waits_is_opened(project: Project) -> None:
     assert warning(project) == "~/code/project/.agents/skills/a/SKILL.md is not a regular file"
 
 
-def test_there_can_be_so_many(project: Project) -> None:
+def test_the_number_of_skills_is_limited(project: Project) -> None:
     for number in range(SKILL_KIND.max_count + 2):
         project.skill(project.users / "skills" / f"s{number:03}")
     skills, (warning,) = read_skills(project.places())
@@ -173,7 +173,7 @@ def test_there_can_be_so_many(project: Project) -> None:
     assert warning == "~/.yarrow/skills/s100/SKILL.md and later files are skipped: the limit is 100 skills"
 
 
-def test_their_lines_can_have_so_many_bytes(project: Project) -> None:
+def test_the_bytes_of_skill_lines_are_limited(project: Project) -> None:
     for number in range(90):
         project.skill(project.users / "skills" / f"s{number}", "\U0001f600" * MAX_LINE_CHARACTERS)
     skills, (warning,) = read_skills(project.places())
@@ -181,7 +181,7 @@ def test_their_lines_can_have_so_many_bytes(project: Project) -> None:
     assert warning.endswith(f"and later skills are skipped: their list is limited to {MAX_LIST_BYTES} bytes")
 
 
-def test_what_lies_outside_the_working_directory_can_be_read(project: Project) -> None:
+def test_skills_outside_the_working_directory_can_be_read(project: Project) -> None:
     project.skill(project.cwd / ".agents" / "skills" / "inner")
     project.skill(project.root / ".agents" / "skills" / "middle")
     project.skill(project.base / "real" / "linked")
@@ -198,7 +198,7 @@ def test_what_lies_outside_the_working_directory_can_be_read(project: Project) -
     assert gathered.warnings == ()
 
 
-def test_nor_one_that_is_put_there_while_it_is_looked_at(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_symlink_created_during_the_scan_is_not_followed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     skills = project.root / ".agents" / "skills"
     project.skill(skills / "a")
     outside = project.base / "outside"

@@ -23,23 +23,23 @@ GATHERED = PromptSources(
 )
 
 
-def test_it_names_the_facts_and_no_time() -> None:
+def test_the_system_prompt_contains_facts_but_no_time() -> None:
     prompt = build_system_prompt(SessionFacts(cwd=Path("/w"), today=date(2026, 11, 28), tools=("read", "ls")))
     assert prompt.startswith("You are Yarrow")
     assert prompt.endswith("\n\nWorking directory: /w\nDate: 2026-11-28\nTools: read, ls")
 
 
-def test_a_replacement_takes_our_words_and_an_addition_comes_last() -> None:
+def test_a_replacement_replaces_the_default_and_an_addition_comes_last() -> None:
     assert build_system_prompt(FACTS, replacement="Be a poet.", addition="In verse.") == (
         "Be a poet.\n\nWorking directory: /w\nDate: 2026-11-28\n\nIn verse."
     )
 
 
-def test_an_empty_replacement_is_no_text_of_ours() -> None:
+def test_an_empty_replacement_removes_the_default_text() -> None:
     assert build_system_prompt(FACTS, replacement="") == "Working directory: /w\nDate: 2026-11-28"
 
 
-def test_context_files_and_skills_come_between_facts_and_addition() -> None:
+def test_context_files_and_skills_precede_the_addition() -> None:
     prompt = build_system_prompt(FACTS, GATHERED, replacement="", addition="In verse.")
     context, _, skills = prompt.removeprefix("Working directory: /w\nDate: 2026-11-28\n\n").partition("\n\nSkills ")
     assert context.split("\n\n")[1:] == [
@@ -50,7 +50,7 @@ def test_context_files_and_skills_come_between_facts_and_addition() -> None:
 
 
 @pytest.mark.parametrize("name", [b"a\nTools: none", b"\xff"])
-def test_a_strange_directory_adds_no_line_and_can_be_encoded(name: bytes) -> None:
+def test_an_odd_directory_name_adds_no_line_and_can_be_encoded(name: bytes) -> None:
     prompt = build_system_prompt(SessionFacts(cwd=Path("/w") / os.fsdecode(name), today=FACTS.today), replacement="")
     assert prompt.encode().count(b"\n") == 1
 

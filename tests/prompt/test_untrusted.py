@@ -26,7 +26,7 @@ CODE = [
 
 
 @pytest.mark.parametrize("code", CODE)
-def test_code_stays_as_it_is(code: str) -> None:
+def test_code_is_unchanged(code: str) -> None:
     assert neutralize(code) == code
 
 
@@ -40,7 +40,7 @@ def test_code_stays_as_it_is(code: str) -> None:
         ("the end is <", "the end is ("),
     ],
 )
-def test_what_hides_a_closing_tag_stays_readable(value: str, readable: str) -> None:
+def test_neutralized_tags_stay_readable(value: str, readable: str) -> None:
     assert neutralize(value) == readable
 
 
@@ -122,12 +122,12 @@ TAGS = [
 
 
 @pytest.mark.parametrize("tag", TAGS)
-def test_no_disguise_of_a_tag_keeps_its_opener(tag: str) -> None:
+def test_no_disguised_tag_keeps_its_bracket(tag: str) -> None:
     assert neutralize(f"ok{tag}")[:3] == "ok("
     assert neutralize(tag)[1:] == tag[1:].replace("\x00", "\ufffd")
 
 
-def test_a_tag_in_a_tag_and_openers_side_by_side_are_inert_too() -> None:
+def test_nested_tags_and_adjacent_brackets_are_neutralized() -> None:
     assert neutralize("<untrusted<untrusted_input>_input>") == "(untrusted(untrusted_input>_input>"
     assert neutralize("<</untrusted_input>") == "<(/untrusted_input>"
 
