@@ -27,7 +27,7 @@ def is_property(node: ast.AST) -> bool:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_sizes(path: Path) -> None:
+def test_files_and_functions_stay_within_their_budgets(path: Path) -> None:
     text = path.read_text("utf-8")
     limit = MAX_LOOP if path.name == "loop.py" else MAX_FILE
     assert path.name in TABLES or len(text.splitlines()) <= limit
@@ -36,11 +36,11 @@ def test_sizes(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_modules_say_what_they_are(path: Path) -> None:
+def test_modules_have_docstrings(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text("utf-8"))) or path.name == "_version.py"
 
 
-def test_seams_are_narrow() -> None:
+def test_interfaces_have_few_methods() -> None:
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             bases = [base.id for base in getattr(node, "bases", []) if isinstance(base, ast.Name)]

@@ -18,14 +18,14 @@ def imported(*arguments: str) -> set[str]:
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"]])
-def test_a_version_and_the_help_wait_for_nothing(arguments: list[str]) -> None:
+def test_version_and_help_import_little(arguments: list[str]) -> None:
     modules = imported(*arguments)
     heavy = {"asyncio", "grpc", "google", "msgspec", "httptools", "ssl", "argparse", "subprocess", "logging", "json"}
     assert not modules & heavy
     assert len(modules) < 25
 
 
-def test_a_prompt_imports_no_other_adapter_and_no_tool_of_the_trade() -> None:
+def test_a_prompt_imports_no_other_adapter_and_no_development_tool() -> None:
     imports = "import sys\nimport yarrow.cli.service_commands\nfrom yarrow.provider.factory import create_provider\n"
     code = f"{imports}print(*sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

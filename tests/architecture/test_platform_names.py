@@ -48,7 +48,7 @@ def named(tree: ast.AST) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_nothing_is_named_that_is_not_everywhere(path: Path) -> None:
+def test_no_module_names_a_platform_specific_attribute(path: Path) -> None:
     found = set(named(ast.parse(path.read_text("utf-8"))))
     assert found == EXCUSED.get(str(path.relative_to(ROOT)), set())
 
@@ -70,16 +70,16 @@ def test_nothing_is_named_that_is_not_everywhere(path: Path) -> None:
         "os.name",
     ],
 )
-def test_such_a_name_is_seen(code: str) -> None:
+def test_a_platform_specific_name_is_detected(code: str) -> None:
     assert list(named(ast.parse(code)))
 
 
 @pytest.mark.parametrize("code", ["os.O_RDONLY | os.O_BINARY", "signal.SIGINT", "select.select", "os.path", "sys.argv"])
-def test_others_are_not(code: str) -> None:
+def test_other_names_are_not_detected(code: str) -> None:
     assert not list(named(ast.parse(code)))
 
 
-def test_the_table_is_of_this_python() -> None:
+def test_the_table_matches_this_python() -> None:
     """Most of it must be there on this system, or the table names what nobody could use."""
     for module, pattern in NAMES.items():
         here = [name for name in dir(importlib.import_module(module)) if pattern.fullmatch(name)]

@@ -38,7 +38,7 @@ def covered(events: list[Event]) -> list[int]:
     return numbers
 
 
-async def test_events_arrive_in_order_with_their_place() -> None:
+async def test_events_arrive_in_order_with_their_sequence_number() -> None:
     bus = Bus("s", now=lambda: 5.0)
     reader = bus.subscribe()
     bus.begin_run("r")
@@ -59,7 +59,7 @@ async def test_take_waits_for_the_next_event() -> None:
     assert sequences(await waiting) == [1]
 
 
-async def test_who_waits_for_more_is_woken_by_what_is_enough() -> None:
+async def test_a_reader_that_waits_for_a_batch_wakes_at_the_minimum() -> None:
     bus = Bus("s")
     reader = bus.subscribe()
     waiting = asyncio.ensure_future(reader.wait(3))
@@ -75,7 +75,7 @@ async def test_who_waits_for_more_is_woken_by_what_is_enough() -> None:
 
 @pytest.mark.parametrize("is_there", [False, True])
 @pytest.mark.parametrize("urgent", [END, PermissionRequest("q", "c", "bash", "{}", "", contained=False)], ids=type)
-async def test_what_is_urgent_waits_for_nothing(urgent: Body, *, is_there: bool) -> None:
+async def test_urgent_events_wake_the_reader_at_once(urgent: Body, *, is_there: bool) -> None:
     bus = Bus("s")
     reader = bus.subscribe()
     bus.publish(TextDelta("a"))
@@ -90,7 +90,7 @@ async def test_what_is_urgent_waits_for_nothing(urgent: Body, *, is_there: bool)
     assert sequences(reader.read(64)) == [1, 2]
 
 
-async def test_a_closed_bus_lets_nobody_wait_for_more() -> None:
+async def test_a_closed_bus_ends_waiting() -> None:
     bus = Bus("s")
     reader = bus.subscribe()
     bus.publish(TextDelta("a"))
@@ -114,7 +114,7 @@ async def test_a_cancelled_take_loses_nothing() -> None:
     assert sequences(await reader.take()) == [1]
 
 
-async def test_the_oldest_is_dropped_and_the_hole_is_told_once() -> None:
+async def test_the_oldest_event_is_dropped_and_the_gap_reported_once() -> None:
     bus = Bus("s")
     slow, quick = bus.subscribe(), bus.subscribe()
     for _ in range(BUFFER_EVENTS + 10):
@@ -144,7 +144,7 @@ async def test_a_late_reader_sees_the_whole_run() -> None:
     bus.close()
 
 
-async def test_what_the_ring_let_go_is_a_gap_at_once() -> None:
+async def test_events_dropped_from_the_replay_buffer_are_a_gap_at_once() -> None:
     bus = Bus("s")
     bus.publish(TextDelta("a"))
     bus.publish(END)
@@ -156,7 +156,7 @@ async def test_what_the_ring_let_go_is_a_gap_at_once() -> None:
     assert sequences(await reader.take()) == [3]
 
 
-async def test_a_run_is_kept_for_a_while_and_then_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_is_replayable_for_a_while_and_then_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bus_module, "RING_SECONDS", 0.0)
     bus = Bus("s")
     bus.begin_run("r")
@@ -171,7 +171,7 @@ async def test_a_run_is_kept_for_a_while_and_then_let_go(monkeypatch: pytest.Mon
     assert gap.body == Gap(1, 1)
 
 
-async def test_the_ring_is_bounded_in_events_and_in_bytes() -> None:
+async def test_the_replay_buffer_is_bounded_in_events_and_bytes() -> None:
     bus = Bus("s")
     bus.begin_run("r")
     for _ in range(2 * RING_EVENTS):
@@ -184,14 +184,14 @@ async def test_the_ring_is_bounded_in_events_and_in_bytes() -> None:
     assert sum(len(event.body.text) for event in kept if isinstance(event.body, TextDelta)) < 2 * MAX_RING_CHARACTERS
 
 
-async def test_a_place_in_the_future_means_from_now_on() -> None:
+async def test_a_future_sequence_number_means_from_now_on() -> None:
     bus = Bus("s")
     reader = bus.subscribe(after=99)
     bus.publish(END)
     assert sequences(await reader.take()) == [1]
 
 
-async def test_close_ends_readers_after_what_they_have() -> None:
+async def test_close_ends_readers_after_their_buffered_events() -> None:
     bus = Bus("s")
     reader, waiting = bus.subscribe(), bus.subscribe()
     bus.publish(END)
@@ -209,7 +209,7 @@ async def test_close_ends_readers_after_what_they_have() -> None:
         st.one_of(st.just("publish"), st.just("burst"), st.just("read"), st.just("join"), st.just("leave")), max_size=60
     )
 )
-def test_law_8_every_reader_accounts_for_every_event(steps: list[str]) -> None:
+def test_law_8_every_reader_gets_every_event_or_a_gap(steps: list[str]) -> None:
     """Whatever readers do, what each saw and what it was told it lost is every event from its start, once, in order."""
 
     async def play() -> None:

@@ -43,19 +43,19 @@ def test_a_lossless_and_an_extended_webp_name_their_size():
 
 
 @given(st.sampled_from(STARTS), st.binary(max_size=200))
-def test_no_bytes_break_the_header(start: bytes, rest: bytes):
+def test_arbitrary_bytes_do_not_break_header_parsing(start: bytes, rest: bytes):
     size = image_size(start + rest)
     assert size is None or (size.width > 0 and size.height > 0)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_a_header_cut_anywhere_names_the_size_or_nothing(kind: str):
+def test_a_header_truncated_anywhere_yields_the_size_or_nothing(kind: str):
     data = encoded(Image.new("RGB", (40, 30)), kind)
     assert {image_size(data[:end]) for end in range(len(data))} <= {None, Size(40, 30)}
 
 
 @pytest.mark.parametrize("data", [b"", b"plain text", b"\x89PNG\r\n\x1a\n", b"GIF89a"])
-def test_what_is_no_image_is_refused(data: bytes):
+def test_data_that_is_not_an_image_is_rejected(data: bytes):
     assert isinstance(fit(data), Unfit)
 
 
@@ -68,7 +68,7 @@ def test_an_image_one_pixel_wide_is_scaled(size: tuple[int, int]):
     assert min(picture(fit(encoded(Image.new("RGB", size), "PNG"))).size) == 1
 
 
-def test_case_T_12_without_the_extra_it_is_refused_with_limit_size_and_command(monkeypatch: pytest.MonkeyPatch):
+def test_case_T_12_without_the_extra_the_error_has_limit_size_and_command(monkeypatch: pytest.MonkeyPatch):
     data = encoded(Image.new("RGB", (8_400, 100)), "PNG")
     monkeypatch.setitem(sys.modules, "PIL", None)
     result = fit(data)
@@ -102,7 +102,7 @@ def test_of_an_animation_the_first_frame_is_kept():
     assert image.convert("L").getpixel((0, 0)) == 255
 
 
-def test_a_decompression_bomb_is_refused_unopened():
+def test_a_decompression_bomb_is_rejected_without_decoding():
     data = bytearray(encoded(Image.new("RGB", (1, 1)), "PNG"))
     data[16:24] = (60_000).to_bytes(4, "big") * 2
     result = fit(bytes(data))

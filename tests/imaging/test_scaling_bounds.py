@@ -16,7 +16,7 @@ def large() -> bytes:
     return buffer.getvalue()
 
 
-def test_an_image_that_takes_too_long_to_decode_is_refused_and_the_next_one_is_scaled(monkeypatch: pytest.MonkeyPatch):
+def test_a_slowly_decoding_image_is_rejected_and_the_next_one_is_scaled(monkeypatch: pytest.MonkeyPatch):
     with monkeypatch.context() as patch:
         patch.setattr(fitting, "SCALING_SECONDS", 0.0)
         for _ in range(SCALINGS + 1):
@@ -26,7 +26,7 @@ def test_an_image_that_takes_too_long_to_decode_is_refused_and_the_next_one_is_s
     assert isinstance(fit(large()), Fitting)
 
 
-def test_beside_as_many_as_are_scaled_at_once_one_more_waits_and_is_refused_in_time(monkeypatch: pytest.MonkeyPatch):
+def test_an_image_beyond_the_concurrency_limit_waits_and_is_rejected_in_time(monkeypatch: pytest.MonkeyPatch):
     opened, begun, gate = Image.open, threading.Semaphore(0), threading.Event()
 
     def held(*values: object, **named: object) -> Image.Image:

@@ -76,7 +76,7 @@ async def test_hostile_ids_are_refused(house: House, stub: "Stub", bad: str) -> 
     assert await refused(play(stub, house.prompt(session_id=bad))) == (S.INVALID_ARGUMENT, "INVALID_ARGUMENT")
 
 
-async def test_a_second_prompt_is_refused_while_one_runs(house: House, stub: "Stub") -> None:
+async def test_a_second_prompt_is_rejected_during_a_run(house: House, stub: "Stub") -> None:
     session = await first(house, stub)
     running = aiter(stub.Prompt(house.prompt("slow", session)))
     await anext(running)

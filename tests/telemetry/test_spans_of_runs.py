@@ -23,7 +23,7 @@ def calls(*named: tuple[str, str]) -> list[dict[str, Any]]:
     return [{"call": {"name": name, "arguments": {"text": text}}} for name, text in named]
 
 
-async def test_a_run_holds_turns_and_they_their_model_call_and_tools(tmp_path: Path) -> None:
+async def test_spans_nest_as_run_turn_model_call_and_tools(tmp_path: Path) -> None:
     measured = Measured()
     turns = [[*calls(("echo", "a"), ("echo", "b"), ("act", "c")), USAGE], [{"text": "done"}, USAGE]]
     house = House(tmp_path, turns, watch=measured.reports)
@@ -61,7 +61,7 @@ async def test_a_run_holds_turns_and_they_their_model_call_and_tools(tmp_path: P
     assert duration.count == 2
 
 
-async def test_a_tool_takes_as_long_as_it_ran(tmp_path: Path) -> None:
+async def test_a_tool_span_lasts_as_long_as_the_tool(tmp_path: Path) -> None:
     measured = Measured()
     house = House(tmp_path, [calls(("act", "c")), [{"text": "done"}]], watch=measured.reports)
     house.act.gate = asyncio.Event()
@@ -77,7 +77,7 @@ async def test_a_tool_takes_as_long_as_it_ran(tmp_path: Path) -> None:
     assert 0.04e9 <= span.end_time - span.start_time < 30e9
 
 
-async def test_a_retry_is_an_event_of_the_run_and_a_failure_a_type(tmp_path: Path) -> None:
+async def test_a_retry_is_a_span_event_and_a_failure_an_error_type(tmp_path: Path) -> None:
     measured = Measured()
     house = House(tmp_path, [BUSY, [{"text": "fine"}]], watch=measured.reports)
     async with stub_of(house) as stub:
@@ -132,7 +132,7 @@ async def test_a_compaction_is_a_span_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [False, True])
-async def test_what_is_said_is_told_only_to_those_who_asked(tmp_path: Path, *, content: bool) -> None:
+async def test_content_is_exported_only_on_request(tmp_path: Path, *, content: bool) -> None:
     measured = Measured(content=content)
     secrets = ["PROMPT-TEXT", "ARGUMENT-TEXT", "ANSWER-TEXT"]
     turns = [calls(("echo", secrets[1])), [{"text": secrets[2]}], BUSY, [{"text": "x"}]]
@@ -150,7 +150,7 @@ async def test_what_is_said_is_told_only_to_those_who_asked(tmp_path: Path, *, c
         assert message == {"role": "user", "parts": [{"type": "text", "content": "PROMPT-TEXT"}]}
 
 
-async def test_a_name_that_is_no_name_is_not_told(tmp_path: Path) -> None:
+async def test_an_invalid_tool_name_is_not_exported(tmp_path: Path) -> None:
     measured = Measured()
     turns = [calls(("rm -rf /home/me", "a")), [{"text": "x"}]]
     house = House(tmp_path, turns, watch=measured.reports)
@@ -160,7 +160,7 @@ async def test_a_name_that_is_no_name_is_not_told(tmp_path: Path) -> None:
     assert measured.named("execute_tool _OTHER").status.is_ok is False
 
 
-async def test_what_slow_subscribers_lose_is_counted() -> None:
+async def test_events_lost_by_slow_subscribers_are_counted() -> None:
     measured = Measured()
     bus = Bus("s", observer=measured.reports.make_observer("s", lambda: ("p", "m")))
     subscription = bus.subscribe()
@@ -171,9 +171,7 @@ async def test_what_slow_subscribers_lose_is_counted() -> None:
     assert point.value == 7
 
 
-async def test_a_bug_in_a_measurement_costs_the_measurement_alone(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_bug_in_telemetry_does_not_affect_the_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     measured = Measured()
 
     def model() -> tuple[str, str]:

@@ -137,7 +137,7 @@ async def test_utf_16_is_read_in_pages(ws: Path, encoding: str) -> None:
         (b"RIFF\x16\0\0\0WEBPVP8X\n\0\0\0" + b"\0" * 10, "image/webp"),
     ],
 )
-async def test_an_image_is_known_by_its_content(ws: Path, data: bytes, media_type: str) -> None:
+async def test_an_image_is_recognized_by_its_content(ws: Path, data: bytes, media_type: str) -> None:
     (ws / "a.txt").write_bytes(data)
     done = (await call("read", ws, {"path": "a.txt"})).done
     assert done.images == (Image(media_type, base64.b64encode(data).decode()),)

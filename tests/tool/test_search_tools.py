@@ -219,7 +219,7 @@ async def test_globs_limit_a_search_and_ignore_files_still_hold(ws: Path, how: H
         assert [name for name in found if name in files] == right
 
 
-async def test_links_are_not_followed(ws: Path, how: How) -> None:
+async def test_symlinks_are_not_followed(ws: Path, how: How) -> None:
     make(ws, {"d/a": "needle\n"})
     (ws / "up").symlink_to(".")
     (ws / "file").symlink_to("d/a")

@@ -26,7 +26,7 @@ def world(tmp_path: Path) -> World:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-async def test_a_run_is_as_its_page_says(world: World, page: Path) -> None:
+async def test_a_run_matches_its_recorded_transcript(world: World, page: Path) -> None:
     text = page.read_text("utf-8")
     blocks = dict(BLOCK.findall(text))
     (world.home / "script.json").write_text(blocks["json"])
@@ -42,7 +42,7 @@ async def test_a_run_is_as_its_page_says(world: World, page: Path) -> None:
     assert _normalized(ended.out, world) == dict(BLOCK.findall(page.read_text("utf-8")))["jsonl"]
 
 
-def test_there_are_pages() -> None:
+def test_transcripts_exist() -> None:
     assert len(PAGES) >= 8
 
 
