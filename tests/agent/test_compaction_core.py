@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 
-from yarrow.agent.compaction.compact import Summarize, SummaryAnswer, compact, summarize_with
+from yarrow.agent.compaction.compact import compact, summarize_with
 from yarrow.agent.compaction.plan import MIN_ANSWER, CompactionPlan, CompactionTask, Cut, KeepBudget, cut, plan
-from yarrow.agent.compaction.summary import SYSTEM, TouchedFiles, parse_summary, summary_text
+from yarrow.agent.compaction.summary import SYSTEM, Summarize, SummaryAnswer, TouchedFiles, parse_summary, summary_text
 from yarrow.agent.context import (
     Context,
     ContextBudget,

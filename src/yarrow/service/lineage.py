@@ -9,9 +9,9 @@ from pathlib import Path
 from msgspec import UNSET
 
 from yarrow.agent.compaction.compact import summarize_with
+from yarrow.agent.compaction.summary import SummaryModel, summarize_messages, write_merge_turn
 from yarrow.agent.context import context_of
 from yarrow.agent.retry import RetryPolicy
-from yarrow.agent.summarizer import SummaryModel, summarize_messages, write_merge_turn
 from yarrow.errors import Code, InvalidArgument, LimitExceeded, Precondition, YarrowError
 from yarrow.event.events import Body
 from yarrow.message import Message, Role, StopReason, Text, Usage

@@ -1,17 +1,19 @@
 """Execution of a compaction: requests the summary and creates the record that replaces the dropped messages."""
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import assert_never
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from yarrow.agent.compaction.plan import CompactionPlan, ineffective
 from yarrow.agent.compaction.summary import (
     FULL_PROMPT,
+    MAX_PIECES,
     TURN_PREFIX_PROMPT,
+    Summarize,
+    SummaryAnswer,
     SummarySpec,
     drop_middle,
     input_budget,
@@ -44,23 +46,10 @@ from yarrow.provider.base import (
 from yarrow.session.record import Compaction
 from yarrow.session.state import apply_record
 
-MAX_PIECES = 16
-"""Maximum requests per summary; in a longer conversation, messages in the middle are replaced by a marker."""
 MAX_HALVINGS = 4
 """Maximum number of times that the request size is halved after a request was too large."""
 NOTHING_SAID = "(nothing)"
 CUT_SUMMARY = "[truncated at the output limit]"
-
-
-class SummaryAnswer(Struct, frozen=True):
-    """Text written by the model, with its usage."""
-
-    text: str
-    usage: Usage | None = None
-
-
-Summarize = Callable[[CompletionRequest], Awaitable[SummaryAnswer]]
-"""Makes one model call and returns a non-empty answer. Raises `ProviderError` and `RunError`."""
 
 
 async def compact(plan: CompactionPlan, meter: TokenCounter, *, summarise: Summarize, timestamp: str) -> Compaction:

@@ -1,8 +1,8 @@
-"""Summary of a conversation: the requests for it, the transcript they contain, and the recorded text."""
+"""Summary of a conversation: the requests for it, the transcript they contain, and the text from the answers."""
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from yarrow.agent.context import text_tokens
-from yarrow.message import Image, Message, Role, Text, ToolCall
+from yarrow.message import Image, Message, Role, Text, ToolCall, Usage
 from yarrow.policy.permission.path_rules import ToolKind
 from yarrow.prompt.untrusted import wrap_untrusted
 from yarrow.provider.base import CompletionRequest
@@ -281,3 +281,77 @@ def _value(value: object) -> str:
 
 def _name(name: str) -> str:
     return " ".join(shorten(name, 80).split())
+
+
+MAX_PIECES = 16
+"""Maximum requests per summary; in a longer conversation, messages in the middle are replaced by a marker."""
+
+
+class SummaryAnswer(Struct, frozen=True):
+    """Text written by the model, with its usage."""
+
+    text: str
+    usage: Usage | None = None
+
+
+Summarize = Callable[[CompletionRequest], Awaitable[SummaryAnswer]]
+"""Makes one model call and returns a non-empty answer. Raises `ProviderError` and `RunError`."""
+
+MOST = 2000
+"""Maximum tokens of a summary; at most a quarter of the window."""
+MERGE = """\
+Two lines of work are being merged. Both conversations follow, the current one first. Write how to continue from both: \
+what each achieved, what they agree on, where they contradict each other, what must be decided, and the next steps. \
+Short points, exact paths and names."""
+PRESENT, OTHER = "[The current session]", "[The session being merged in]"
+
+
+class SummaryModel(Struct, frozen=True):
+    """The model that writes the summary."""
+
+    model: str
+    window: int
+    """Context window in tokens; 0 if unknown."""
+    summarise: Summarize
+
+    def wanted(self, task: str) -> SummarySpec:
+        """Return the summary specification for a task."""
+        return SummarySpec(self.model, self.window, min(MOST, self.window // 4) if self.window else MOST, task)
+
+
+async def summarize_messages(messages: Sequence[Message], scribe: SummaryModel) -> str:
+    """Return notes on the messages, written in several requests if they do not fit in one.
+
+    Raises what `scribe.summarise` raises.
+    """
+    wanted = scribe.wanted(FULL_PROMPT)
+    left = deque(_entries(messages, input_budget(wanted, ""), limit=bool(wanted.window), pieces=MAX_PIECES))
+    notes = ""
+    while left:
+        notes = truncate(wanted, notes)
+        piece = take_chunk(left, input_budget(wanted, notes) if wanted.window else None)
+        notes = await _ask(scribe, wanted, piece, notes=notes)
+    return notes
+
+
+async def write_merge_turn(present: Sequence[Message], other: Sequence[Message], scribe: SummaryModel) -> str:
+    """Return a text on how two sessions continue as one; each gets half of the request. Raises as above."""
+    wanted = scribe.wanted(MERGE)
+    half = input_budget(wanted, "") // 2
+    parts: list[str] = []
+    for label, messages in ((PRESENT, present), (OTHER, other)):
+        parts += [label, *_entries(messages, half, limit=bool(wanted.window), pieces=1)]
+    return await _ask(scribe, wanted, "\n".join(parts), notes="")
+
+
+def _entries(messages: Sequence[Message], space: int, *, limit: bool, pieces: int) -> list[str]:
+    entries = [entry for entry in map(render_message, messages) if entry] or ["(nothing)"]
+    if not limit:
+        return entries
+    return drop_middle(
+        [truncate_to_budget(entry, min(space, space * pieces // 4)) for entry in entries], space * pieces
+    )
+
+
+async def _ask(scribe: SummaryModel, wanted: SummarySpec, conversation: str, *, notes: str) -> str:
+    return strip_marker((await scribe.summarise(request(wanted, conversation, notes))).text)
