@@ -5,13 +5,20 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from yarrow.event.bus import Subscription
 from yarrow.event.events import Event, Heartbeat
-from yarrow.service.loaded_session import LoadedSession, Response, batch_responses
+from yarrow.service.loaded_session import LoadedSession
+from yarrow.service.translation import fill_event
+from yarrow.v1 import agent_pb2 as pb
+
+Response = TypeVar("Response", pb.PromptResponse, pb.StreamEventsResponse)
 
 MAX_BATCH_EVENTS = 64
 """Maximum events in one response to a client that requested batches; `MAX_BATCH_BYTES` limits them too."""
+MAX_BATCH_BYTES = 1 << 20
+"""Maximum bytes of events in one response, unless it has only one event."""
 BATCH_SECONDS = 0.005
 """Seconds to wait for more events for such a client, after the first."""
 
@@ -48,7 +55,7 @@ class EventStreams:
         entry: LoadedSession, events: Sequence[Event], *, batch: bool, make: Callable[[], Response]
     ) -> Iterator[Response]:
         """Yield the responses that carry the events, one event each unless the client requested batches."""
-        return batch_responses(entry, events, limit=MAX_BATCH_EVENTS if batch else 1, make=make)
+        return _batch_responses(entry, events, limit=MAX_BATCH_EVENTS if batch else 1, make=make)
 
 
 async def _wait_for_event(entry: LoadedSession, subscription: Subscription, heartbeat: float) -> bool:
@@ -65,3 +72,30 @@ async def _wait_for_event(entry: LoadedSession, subscription: Subscription, hear
                 return False
         else:
             return True
+
+
+def _batch_responses(
+    entry: LoadedSession, events: Sequence[Event], *, limit: int, make: Callable[[], Response]
+) -> Iterator[Response]:
+    """Yield responses of at most `limit` events and `MAX_BATCH_BYTES`; a single event may be larger."""
+    response, count, size = make(), 0, 0
+    is_alone = entry.bus.subscribers == 1  # then the cache would not be shared
+    for event in events:
+        if count == limit:
+            yield response
+            response, count, size = make(), 0, 0
+        place = response.more.add() if count else response.event
+        if is_alone:
+            fill_event(place, event)
+        else:
+            place.CopyFrom(entry.translate(event))
+        count += 1
+        size += place.ByteSize()
+        if size > MAX_BATCH_BYTES and count > 1:
+            following = make()
+            following.event.CopyFrom(place)
+            del response.more[-1]
+            yield response
+            response, count, size = following, 1, following.ByteSize()
+    if count:
+        yield response

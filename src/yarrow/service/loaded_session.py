@@ -4,10 +4,9 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
 
 from yarrow.agent.agent import Agent
 from yarrow.agent.hook_payloads import SessionPayload
@@ -16,7 +15,7 @@ from yarrow.agent.run_context import RunResources
 from yarrow.errors import Code, LimitExceeded, Precondition, StorageError
 from yarrow.event.bus import BUFFER_EVENTS, Bus, Subscription
 from yarrow.event.events import Event, Notice
-from yarrow.service.translation import fill_event, to_event
+from yarrow.service.translation import to_event
 from yarrow.session.memory_log import MemoryLog
 from yarrow.session.state import SessionState
 from yarrow.session.store import SessionLog
@@ -24,10 +23,6 @@ from yarrow.v1 import agent_pb2 as pb
 
 _logger = logging.getLogger("yarrow.service")
 
-Response = TypeVar("Response", pb.PromptResponse, pb.StreamEventsResponse)
-
-MAX_BATCH_BYTES = 1 << 20
-"""Maximum bytes of events in one response, unless it has only one event."""
 MAX_WARNINGS = 100
 """Maximum warnings kept per session; later ones are dropped."""
 
@@ -146,33 +141,6 @@ class LoadedSession:
             if len(self._translation_order) > BUFFER_EVENTS:
                 self._translations.pop(self._translation_order.popleft(), None)
         return known
-
-
-def batch_responses(
-    entry: LoadedSession, events: Sequence[Event], *, limit: int, make: Callable[[], Response]
-) -> Iterator[Response]:
-    """Yield responses of at most `limit` events and `MAX_BATCH_BYTES`; a single event may be larger."""
-    response, count, size = make(), 0, 0
-    is_alone = entry.bus.subscribers == 1  # then the cache would not be shared
-    for event in events:
-        if count == limit:
-            yield response
-            response, count, size = make(), 0, 0
-        place = response.more.add() if count else response.event
-        if is_alone:
-            fill_event(place, event)
-        else:
-            place.CopyFrom(entry.translate(event))
-        count += 1
-        size += place.ByteSize()
-        if size > MAX_BATCH_BYTES and count > 1:
-            following = make()
-            following.event.CopyFrom(place)
-            del response.more[-1]
-            yield response
-            response, count, size = following, 1, following.ByteSize()
-    if count:
-        yield response
 
 
 IDLE_SECONDS = 1800.0
