@@ -1,8 +1,8 @@
-.PHONY: help demo test fast setup check fmt dist bench soak mutants generate lock clean
+.PHONY: help demo test fast setup env check fmt hooks dist bench soak mutants generate lock clean
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 BIN := .venv/bin
-QUICK := $(addprefix tests/,agent architecture client config event extension prompt telemetry wire)
+QUICK := $(addprefix tests/,agent client config event extension prompt telemetry wire)
 # Location of uv if scripts/environment.sh had to install it; fetching the starter model uses it too.
 export PATH := $(PATH):$(CURDIR)/.tools/uv/bin
 
@@ -16,22 +16,25 @@ demo:  ## run one prompt on a small real model
 test: setup check  ## run everything that CI runs
 	@$(BIN)/pytest -n 2 --cov --cov-report=term:skip-covered --cov-fail-under=95
 
-fast:  ## run the quick tests, about a minute
-	@scripts/environment.sh .venv requirements/dev.lock editable
+fast: env  ## run the quick tests, under a minute
 	@$(BIN)/ruff check --quiet .
-	@$(BIN)/lint-imports >/dev/null
-	@$(BIN)/pytest -n 2 --hypothesis-profile=fast $(QUICK)
+	@$(BIN)/pytest -n 2 --hypothesis-profile=fast -m "not thorough" $(QUICK)
 
-setup:  ## create the environment and install what the tests need
+setup: env  ## install what all tests need
 	@scripts/system.sh
-	@scripts/environment.sh .venv requirements/dev.lock editable
 	@scripts/node.sh
 	@scripts/wheels.sh
 	@$(BIN)/yarrow models pull
 
-check:  ## check format, lint, types, imports and generated files
+env:  ## create or update the environment .venv
+	@scripts/environment.sh .venv requirements/dev.lock editable
+
+check: env  ## check format, lint, words, types, imports and generated files
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
+	@$(BIN)/typos --quiet
+	@$(BIN)/pytest -n 2 tests/architecture
+	@$(BIN)/zizmor --offline --quiet .github
 	@PATH="$(PWD)/$(BIN):$$PATH" buf lint
 	@PATH="$(PWD)/$(BIN):$$PATH" buf format -d --exit-code
 	@PATH="$(PWD)/$(BIN):$$PATH" buf breaking --against proto/base.binpb
@@ -42,14 +45,17 @@ check:  ## check format, lint, types, imports and generated files
 	@$(BIN)/pyright --pythonplatform Windows src/yarrow/platform
 	@$(BIN)/pyright --pythonplatform Darwin src/yarrow/platform
 
-fmt:  ## format the code and sort its imports
+fmt: env  ## format the code and sort its imports
 	@$(BIN)/ruff check --quiet --fix --select I .
 	@$(BIN)/ruff format --quiet .
+
+hooks: env  ## check each commit with the hooks of .pre-commit-config.yaml
+	@$(BIN)/pre-commit install
 
 dist:  ## build a release for this machine into dist/
 	@scripts/dist.sh
 
-generate:  ## generate the gRPC code and the reference pages
+generate: env  ## generate the gRPC code and the reference pages
 	@scripts/generate.sh
 	@$(BIN)/python scripts/pages.py docs
 

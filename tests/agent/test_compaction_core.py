@@ -696,6 +696,7 @@ SHAPES = st.builds(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.lists(st.tuples(a_history(), SHAPES), min_size=1, max_size=3))
 def test_law_2_any_compactions_of_any_history_shrink_or_stop(rounds: list[tuple[list[Message], Shape]]) -> None:

@@ -263,6 +263,7 @@ def reads_as(inner: str, value: str) -> bool:
     )
 
 
+@pytest.mark.thorough
 @settings(max_examples=1_500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(name=st.sampled_from(sorted(BODIES)), values=st.lists(VALUES, min_size=1, max_size=3))
 def test_each_value_has_one_opening_and_one_closing_tag(
@@ -282,6 +283,7 @@ def test_each_value_has_one_opening_and_one_closing_tag(
     expanded.text.encode()
 
 
+@pytest.mark.thorough
 @settings(max_examples=1_000, deadline=None)
 @given(
     start=st.sampled_from(["<", "</", "&lt;", "%3c", "\\x3c", "\uff1c", "\u2039", "&amp;lt", "&#x3c"]),

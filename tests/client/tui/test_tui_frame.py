@@ -88,6 +88,7 @@ def words(text: str) -> list[str]:
     return re.findall(r"w\d{3}", SGR.sub("", text))
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None)
 @given(answers(), st.integers(20, 100), st.integers(0, 20))
 def test_each_word_is_printed_once_in_order(pieces: list[str], columns: int, rows: int) -> None:
@@ -124,6 +125,7 @@ def test_a_table_that_is_too_wide_loses_no_letter() -> None:
     assert "\u2026" not in printed
 
 
+@pytest.mark.thorough
 def test_a_long_block_is_printed_while_it_streams() -> None:
     code = "".join(f"line {number:04}\n" for number in range(1_000))
     history, shown, printed = SessionHistory(), PrintedState(), ""

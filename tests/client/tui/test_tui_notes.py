@@ -37,6 +37,7 @@ def shown(text: str, at: int, size: int = 1, thinking: str = "") -> tuple[list[s
     return [line.rstrip() for line in printed.split("\n") if line.strip()], noted
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("text", "size", "thinking"), [(ANSWER, 1, ""), (ANSWER, 3, "a thought")])
 def test_a_note_does_not_split_a_block(text: str, size: int, thinking: str) -> None:
     whole, _ = shown(text, NEVER, size, thinking)
@@ -49,6 +50,7 @@ def test_a_note_does_not_split_a_block(text: str, size: int, thinking: str) -> N
         assert place in starts, lines
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("size", [1, 7])
 def test_a_note_does_not_split_a_block_printed_in_parts(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(markdown, "MAX_BLOCK_LINES", LONG_LINES)
