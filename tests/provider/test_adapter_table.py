@@ -32,7 +32,7 @@ def test_the_ids_that_need_no_configuration() -> None:
     }
 
 
-def test_making_one_provider_imports_no_other() -> None:
+def test_creating_a_provider_imports_no_other() -> None:
     code = (
         "import asyncio, sys\nfrom yarrow.config.settings import Settings\n"
         "from yarrow.provider.factory import ProviderContext, create_provider\n"
@@ -53,7 +53,7 @@ def test_making_one_provider_imports_no_other() -> None:
         ("work", "http://api.openai.com/v1"),
     ],
 )
-async def test_a_vendors_key_is_not_taken_for_its_host_in_the_clear(name: str, url: str) -> None:
+async def test_a_vendors_key_is_not_used_over_plain_http(name: str, url: str) -> None:
     settings = Settings(providers={name: ProviderSettings(type="openai", base_url=url)})
     with pytest.raises(ProviderError) as caught:
         await create_provider(name, "m", ProviderContext(settings, KEYS))

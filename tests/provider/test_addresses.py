@@ -29,16 +29,16 @@ FAR = (
 
 
 @pytest.mark.parametrize("host", [*LOCAL, *FAR])
-def test_case_RA_19_servers_of_a_local_network(host: str) -> None:
+def test_case_RA_19_servers_on_the_local_network(host: str) -> None:
     for url in (f"http://{host}:8080/v1", f"http://{host}", f"https://{host}/v1/"):
         assert is_local(url) == (host in LOCAL), url
 
 
 @given(st.sampled_from(LOCAL), st.sampled_from((".example.com", ".com", ".io")))
-def test_a_local_name_in_front_of_a_public_domain_is_far(host: str, domain: str) -> None:
+def test_a_local_name_before_a_public_domain_is_not_local(host: str, domain: str) -> None:
     if not host.startswith("["):
         assert not is_local(f"http://{host.rstrip('.')}{domain}/v1")
 
 
-def test_an_address_that_is_none_is_not_local() -> None:
+def test_an_invalid_address_is_not_local() -> None:
     assert not any(is_local(url) for url in ("", "http://", "http://[::1", "localhost", "nonsense"))

@@ -28,7 +28,7 @@ def with_raw_controls(text: str) -> str:
 
 
 @given(OBJECTS)
-def test_a_damage_with_one_reading_is_repaired(value: dict[str, Any]) -> None:
+def test_damage_with_a_single_reading_is_repaired(value: dict[str, Any]) -> None:
     text = json.dumps(value, ensure_ascii=False)
     damaged = [
         text[:-1] + ",}",
@@ -50,7 +50,7 @@ def test_a_damage_with_one_reading_is_repaired(value: dict[str, Any]) -> None:
 
 
 @given(OBJECTS, st.data())
-def test_a_text_that_was_cut_is_never_repaired(value: dict[str, Any], data: st.DataObject) -> None:
+def test_truncated_text_is_never_repaired(value: dict[str, Any], data: st.DataObject) -> None:
     text = json.dumps(value)
     end = data.draw(st.integers(0, len(text) - 1))
     assert repair_arguments(text[:end]) == ""
@@ -64,7 +64,7 @@ def test_two_different_objects_have_no_single_reading(first: dict[str, Any], sec
         assert repair_arguments(json.dumps(first) + json.dumps(second)) == ""
 
 
-def test_numbers_and_order_stay_as_they_were_written() -> None:
+def test_numbers_and_order_are_preserved() -> None:
     assert repair_arguments('{"b": 1.10, "a": 12345678901234567890,}') == '{"b": 1.10, "a": 12345678901234567890}'
 
 
@@ -72,7 +72,7 @@ def test_numbers_and_order_stay_as_they_were_written() -> None:
     "text",
     ["", "[]", "[1,]", '"text"', "null", "1", "{'a': 1}", "{a: 1}", '{"a": 1} and more', '{"a" 1}', '{"a": 1,,}'],
 )
-def test_case_RA_03_what_is_no_object_or_ambiguous_stays_refused(text: str) -> None:
+def test_case_RA_03_ambiguous_or_non_object_arguments_stay_invalid(text: str) -> None:
     assert repair_arguments(text) == ""
     call = ToolCall("c", "read", invalid_arguments=text)
     assert repair_call(call, OFFERED) == call
@@ -94,18 +94,18 @@ def test_case_RA_03_what_is_no_object_or_ambiguous_stays_refused(text: str) -> N
         *("<|channel|>read", "functions.Read<|message|>", "default_api.read", "<|start|> read <|end|> json"),
     ],
 )
-def test_case_RA_04_the_offered_tool_that_is_meant(name: str) -> None:
+def test_case_RA_04_a_misspelt_tool_name_is_corrected(name: str) -> None:
     assert repair_call(ToolCall("c", name), OFFERED).name == "read"
 
 
 @pytest.mark.parametrize(
     "name", ["reader", "no_such_tool", "", "functions.", "rea", "read write", "read.write", "<|x|>"]
 )
-def test_a_name_that_is_really_unknown_stays(name: str) -> None:
+def test_an_unknown_name_is_unchanged(name: str) -> None:
     assert repair_call(ToolCall("c", name), OFFERED).name == name
 
 
-def test_an_exact_name_wins_and_two_alike_are_ambiguous() -> None:
+def test_an_exact_name_wins_and_similar_ones_are_ambiguous() -> None:
     offered = frozenset({"Read", "read", "functions.x"})
     assert repair_call(ToolCall("c", "Read"), offered).name == "Read"
     assert repair_call(ToolCall("c", "READ"), offered).name == "READ"

@@ -114,7 +114,7 @@ def _join(result: list[dict[str, Any]], kind: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_captures_at_every_chunk_size(capture: Path) -> None:
+def test_recordings_at_every_chunk_size(capture: Path) -> None:
     data = capture.read_bytes()
     expected = json.loads(capture.with_suffix("").with_suffix(".expected.json").read_text("utf-8"))
     wanted: list[dict[str, Any]] = expected["events"]
@@ -127,7 +127,7 @@ def test_captures_at_every_chunk_size(capture: Path) -> None:
             assert message in decoded.failure.message
 
 
-def test_there_are_captures() -> None:
+def test_recordings_exist() -> None:
     assert len(CAPTURES) == 17
 
 
@@ -148,7 +148,7 @@ def test_case_P_01_missing_index() -> None:
     assert decoded.stop is StopReason.TOOL_USE
 
 
-def test_case_P_02_one_index_for_two_calls() -> None:
+def test_case_P_02_two_calls_share_an_index() -> None:
     decoded = decode(
         call_chunk({"index": 0, "id": "a", "function": {"name": "grep", "arguments": '{"pattern":"foo"}'}}),
         call_chunk({"index": 0, "id": "b", "function": {"name": "grep", "arguments": '{"pattern":"bar"}'}}),
@@ -187,7 +187,7 @@ def test_case_P_04_empty_arguments(arguments: object) -> None:
 
 
 @pytest.mark.parametrize("size", range(1, 9))
-def test_case_P_05_a_character_cut_by_a_read(size: int) -> None:
+def test_case_P_05_a_character_split_by_a_read(size: int) -> None:
     decoded = Decoded(cut_in_pieces(chunk({"content": "你好🌍"}) + finish("stop") + DONE, size))
     assert decoded.text == "你好🌍"
 
@@ -215,19 +215,19 @@ def test_case_P_08_error_inside_a_stream() -> None:
 HALF = {"index": 0, "id": "a", "function": {"name": "bash", "arguments": '{"command":"rm -rf build && ec'}}
 
 
-def test_case_P_09_half_a_call_that_is_labelled_a_call() -> None:
+def test_case_P_09_an_incomplete_call_labelled_as_complete() -> None:
     decoded = decode(call_chunk(HALF), finish("tool_calls"), DONE)
     [call] = decoded.calls
     assert (call.arguments, call.invalid_arguments) == ("{}", '{"command":"rm -rf build && ec')
     assert decoded.stop is StopReason.TOOL_USE
 
 
-def test_case_P_09_half_a_call_at_the_token_limit() -> None:
+def test_case_P_09_an_incomplete_call_at_the_token_limit() -> None:
     decoded = decode(call_chunk(HALF), finish("length"), DONE)
     assert decoded.events == [StopPiece(StopReason.MAX_TOKENS)]
 
 
-def test_case_P_09_a_whole_call_before_the_half_one_stays() -> None:
+def test_case_P_09_a_complete_call_before_an_incomplete_one_stays() -> None:
     whole = {"index": 0, "id": "a", "function": {"name": "read", "arguments": '{"path":"a"}'}}
     bare = {"index": 1, "id": "b", "function": {"name": "list_tasks", "arguments": ""}}
     half = {"index": 2, "id": "c", "function": {"name": "read", "arguments": ""}}
@@ -243,7 +243,7 @@ def test_case_P_10_closed_before_the_end() -> None:
     assert (decoded.failure.code, decoded.failure.retryable) == (Code.STREAM_TRUNCATED, True)
 
 
-def test_case_P_10_only_the_end_mark_is_missing() -> None:
+def test_case_P_10_only_the_done_marker_is_missing() -> None:
     assert decode(chunk({"content": "4"}), finish("stop")).stop is StopReason.END_TURN
 
 
@@ -272,7 +272,7 @@ USAGES = {
 
 
 @pytest.mark.parametrize("name", USAGES)
-def test_case_P_11_usage_wherever_it_stands(name: str) -> None:
+def test_case_P_11_usage_in_any_chunk(name: str) -> None:
     decoded = decode(chunk({"content": "hi"}), *USAGES[name], DONE)
     assert decoded.usage == Usage(input=12, output=3)
     assert decoded.text == "hi"
@@ -293,7 +293,7 @@ def test_cached_tokens_are_part_of_the_prompt(counts: dict[str, Any], expected: 
     assert decode(chunk({"content": "x"}), finish("stop", usage=told), DONE).usage == expected
 
 
-def test_timings_tell_the_cache_where_usage_does_not() -> None:
+def test_timings_supply_cached_tokens_missing_in_usage() -> None:
     last = finish("stop", usage={"prompt_tokens": 40, "completion_tokens": 3}, timings={"cache_n": 36, "prompt_n": 4})
     assert decode(last, DONE).usage == Usage(4, 3, cache_read=36)
 
@@ -346,14 +346,14 @@ def test_case_P_27_second_empty_finish_chunk() -> None:
 # -- tool calls ----------------------------------------------------------------------------------------------------
 
 
-def test_one_id_given_twice_names_one_call() -> None:
+def test_a_repeated_id_names_one_call() -> None:
     calls = [{"index": at, "id": "same", "function": {"name": "f", "arguments": "{}"}} for at in (0, 1)]
     first, second = decode(call_chunk(*calls), finish("tool_calls"), DONE).calls
     assert first.id == "same"
     assert second.id not in ("", "same")
 
 
-def test_a_whole_call_said_again_is_one_call() -> None:
+def test_a_repeated_complete_call_is_one_call() -> None:
     call = {"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x":1}'}}
     assert decode(call_chunk(call), call_chunk(call), finish("stop"), DONE).calls == [ToolCall("a", "f", '{"x":1}')]
     other = call | {"function": {"name": "f", "arguments": '{"x":2}'}}
@@ -361,7 +361,7 @@ def test_a_whole_call_said_again_is_one_call() -> None:
     assert glued.invalid_arguments == '{"x":1}{"x":2}'
 
 
-def test_calls_without_index_are_told_apart_by_id() -> None:
+def test_calls_without_an_index_are_distinguished_by_id() -> None:
     decoded = decode(
         call_chunk({"id": "a", "function": {"name": "f", "arguments": '{"x":'}}),
         call_chunk({"id": "b", "function": {"name": "g", "arguments": '{"y":'}}),
@@ -373,7 +373,7 @@ def test_calls_without_index_are_told_apart_by_id() -> None:
     assert decoded.calls == [ToolCall("a", "f", '{"x":1}'), ToolCall("b", "g", '{"y":2}')]
 
 
-def test_a_name_that_is_repeated_is_set_and_not_joined() -> None:
+def test_a_repeated_name_is_not_concatenated() -> None:
     fragments = [
         call_chunk({"index": 0, "function": {"name": "read", "arguments": text}}) for text in ('{"a":', '{"b":1}', "}")
     ]
@@ -386,7 +386,7 @@ def test_arguments_as_an_object() -> None:
     assert decode(call_chunk(call), finish("stop"), DONE).calls == [ToolCall("a", "f", '{"x":1}')]
 
 
-def test_a_call_without_a_name_is_an_error_and_an_empty_one_nothing() -> None:
+def test_a_call_without_a_name_is_an_error_and_an_empty_one_is_ignored() -> None:
     decoded = decode(call_chunk({"index": 0, "id": "a", "function": {"arguments": "{}"}}), finish("tool_calls"), DONE)
     assert decoded.failure is not None
     assert decoded.failure.code is Code.MALFORMED_TOOL_CALL
@@ -422,13 +422,13 @@ def test_stop_reasons(reason: str, expected: StopReason) -> None:
 @pytest.mark.parametrize(
     ("reason", "code"), [("error", Code.SERVER_ERROR), ("insufficient_system_resource", Code.OVERLOADED)]
 )
-def test_finish_reasons_that_are_failures(reason: str, code: Code) -> None:
+def test_failing_finish_reasons(reason: str, code: Code) -> None:
     failure = decode(chunk({"content": "x"}), finish(reason), DONE).failure
     assert failure is not None
     assert (failure.code, failure.retryable) == (code, True)
 
 
-def test_an_empty_finish_reason_is_none() -> None:
+def test_an_empty_finish_reason_is_ignored() -> None:
     decoded = decode(chunk({"content": "x"}, ""))
     assert decoded.failure is not None
 
@@ -438,7 +438,7 @@ def test_content_in_parts_and_refusals_are_text() -> None:
     assert decode(chunk({"content": parts}), chunk({"refusal": "no"}), finish("stop"), DONE).text == "abno"
 
 
-def test_halves_of_characters_become_one_or_are_replaced() -> None:
+def test_surrogate_pairs_are_joined_and_lone_ones_replaced() -> None:
     pair = b'data: {"choices":[{"delta":{"content":"\\ud83c\\udf0d \\ud83c"}}]}\n\n'
     foreign = b'data: {"choices":[{"delta":{"content":"\xff"}}]}\n\n'
     assert decode(pair, foreign, finish("stop"), DONE).text == "🌍 \ufffd\ufffd"
@@ -447,7 +447,7 @@ def test_halves_of_characters_become_one_or_are_replaced() -> None:
 @pytest.mark.parametrize(
     "data", [b"nonsense", b"5", b'{"choices":5}', b'{"choices":[{"delta":{"content":5}}]}', b"[" * 5000]
 )
-def test_what_is_no_chunk_is_an_error_that_shows_it(data: bytes) -> None:
+def test_an_invalid_chunk_is_an_error_that_quotes_it(data: bytes) -> None:
     decoded = decode(chunk({"content": "x"}), b"data: " + data + b"\n\n", finish("stop"), DONE)
     assert decoded.events == [TextPiece("x")]
     assert decoded.failure is not None
@@ -456,7 +456,7 @@ def test_what_is_no_chunk_is_an_error_that_shows_it(data: bytes) -> None:
     assert len(decoded.failure.message) < 800
 
 
-def test_nothing_comes_after_the_end_mark_or_a_failure() -> None:
+def test_nothing_is_yielded_after_the_done_marker_or_a_failure() -> None:
     whole = decode(chunk({"content": "x"}), DONE, chunk({"content": "y"}), event({"error": "late"}))
     assert whole.text == "x"
     assert whole.failure is None
@@ -488,7 +488,7 @@ def test_reasoning_details_are_joined_and_kept() -> None:
 # -- joining -------------------------------------------------------------------------------------------------------
 
 
-def test_one_read_is_one_piece() -> None:
+def test_deltas_of_one_read_are_joined() -> None:
     both = chunk({"content": "a"}) + chunk({"content": "b"})
     decoded = decode(both, chunk({"content": "c"}) + finish("stop") + DONE)
     assert decoded.events == [TextPiece("ab"), TextPiece("c"), StopPiece(StopReason.END_TURN)]
@@ -501,13 +501,13 @@ def test_thinking_and_text_keep_their_order_within_one_read() -> None:
     assert [type(one) for one in decoded.events] == [TextPiece, ThinkingPiece, TextPiece, StopPiece]
 
 
-def test_chunk_size_joins_over_reads() -> None:
+def test_chunk_size_joins_across_reads() -> None:
     letters = [chunk({"content": letter}) for letter in "abcdefg"]
     events = Decoded([*letters, finish("stop"), DONE], chunk_size=3).events
     assert events[:-1] == [TextPiece("abc"), TextPiece("def"), TextPiece("g")]
 
 
-def test_chunk_size_holds_nothing_back_from_a_failure() -> None:
+def test_chunk_size_does_not_delay_text_before_a_failure() -> None:
     assert Decoded([chunk({"content": "ab"})], chunk_size=100).events == [TextPiece("ab")]
 
 
@@ -515,7 +515,7 @@ def test_chunk_size_holds_nothing_back_from_a_failure() -> None:
 
 
 @given(st.data())
-def test_law_5_a_cut_stream_is_no_answer(data: st.DataObject) -> None:
+def test_law_5_a_truncated_stream_is_not_an_answer(data: st.DataObject) -> None:
     """Cut anywhere before the finish reason there is no stop and no call, and the failure says so."""
     capture = data.draw(st.sampled_from(CAPTURES)).read_bytes()
     cut = data.draw(st.integers(0, len(capture)))
@@ -539,7 +539,7 @@ deltas = said_in("content") | said_in("reasoning")
 
 
 @given(st.lists(deltas, max_size=12), st.lists(st.integers(1, 60), min_size=1, max_size=60), st.integers(0, 9))
-def test_no_way_of_cutting_or_joining_changes_what_is_said(
+def test_chunk_boundaries_and_joining_change_no_text(
     said: list[dict[str, Any]], sizes: list[int], chunk_size: int
 ) -> None:
     stream = b"".join(map(chunk, said)) + finish("stop") + DONE
@@ -566,7 +566,7 @@ def test_no_bytes_raise(pieces: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("count", ["99999999999999999999999999", "1e30", "-5", "18446744073709551615"])
-def test_an_absurd_token_count_costs_the_count_alone(count: str) -> None:
+def test_an_absurd_token_count_is_ignored(count: str) -> None:
     data = b"".join([chunk({"content": "x"}), finish("stop")])
     data += b'data: {"choices":[],"usage":{"prompt_tokens":%s,"completion_tokens":3}}\n\n' % count.encode() + DONE
     decoder = ChatDecoder(Backend("p", ""))

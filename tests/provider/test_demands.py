@@ -59,7 +59,7 @@ def ids_of(body: dict[str, Any]) -> list[tuple[str, str]]:
     ("told", "status", "form"),
     [(NINE, 400, r"[a-zA-Z0-9]{9}"), (TEMPLATE, 500, r"[a-zA-Z0-9]{9}"), (SHORT, 400, r".{1,40}")],
 )
-async def test_a_form_of_ids_is_learnt_from_one_refusal(kind: Any, told: str, status: int, form: str) -> None:
+async def test_an_id_format_is_learned_from_one_rejection(kind: Any, told: str, status: int, form: str) -> None:
     async with ChatServer() as server:
         refusal = page({"error": {"message": told, "type": "invalid_request_error", "code": status}}, status)
         server.replies = [refusal, says("a"), says("b")]
@@ -76,7 +76,7 @@ async def test_a_form_of_ids_is_learnt_from_one_refusal(kind: Any, told: str, st
             assert ids_of(body)[2][0] == "abc123XYZ"
 
 
-async def test_a_field_that_is_missed_is_sent_and_not_left_out() -> None:
+async def test_a_required_field_is_sent_afterwards() -> None:
     async with ChatServer() as server:
         refusal = page({"error": {"message": FIELD, "type": "invalid_request_error"}}, 400)
         server.replies = [refusal, says("a"), refusal]
@@ -95,14 +95,14 @@ async def test_a_field_that_is_missed_is_sent_and_not_left_out() -> None:
     ("host", "form"),
     [("api.mistral.ai", r"[a-zA-Z0-9]{9}"), ("api.openai.com", r".{1,40}"), ("elsewhere", rf"call_00|{LONG}")],
 )
-def test_hosts_that_are_known_get_their_ids_at_once(host: str, form: str) -> None:
+def test_known_hosts_get_their_id_format_at_once(host: str, form: str) -> None:
     calls = [{"tool_calls": [{"id": "call_00"}, {"id": LONG}]}]
     made = apply_chat_limits({"messages": calls}, find_host_limits(host))
     assert all(re.fullmatch(form, call["id"]) for call in made["messages"][0]["tool_calls"])
 
 
 @pytest.mark.parametrize("status", [401, 429, 503])
-def test_nothing_is_learnt_from_other_failures(status: int) -> None:
+def test_nothing_is_learned_from_other_failures(status: int) -> None:
     error = ProviderError(Code.INVALID_REQUEST, NINE, status=status)
     assert not LearnedLimits(CHAT_PATTERNS).learn(error, SentRequest(REQUEST, {"messages": []}))
 
@@ -111,7 +111,7 @@ def test_nothing_is_learnt_from_other_failures(status: int) -> None:
     st.lists(st.text(st.sampled_from("aB9_-\u2028é "), min_size=1, max_size=60) | st.just("abc123XYZ"), unique=True),
     st.integers(0, 20),
 )
-def test_ids_stay_apart_pair_up_and_do_not_depend_on_what_follows(ids: list[str], early: int) -> None:
+def test_ids_are_unique_paired_and_stable_under_growth(ids: list[str], early: int) -> None:
     messages = [
         message
         for call_id in ids
@@ -134,7 +134,7 @@ def test_ids_stay_apart_pair_up_and_do_not_depend_on_what_follows(ids: list[str]
         "reasoning_content must be provided for assistant messages with tool calls",
     ],
 )
-def test_case_RA_07_a_thinking_field_that_is_missed(told: str) -> None:
+def test_case_RA_07_a_required_thinking_field(told: str) -> None:
     limits = LearnedLimits(CHAT_PATTERNS)
     error = ProviderError(Code.INVALID_REQUEST, told)
     error.status = 400
@@ -154,7 +154,7 @@ def test_case_RA_07_a_thinking_field_that_is_missed(told: str) -> None:
         "the field `content` is missing",
     ],
 )
-def test_a_thinking_field_that_is_refused_is_not_demanded(told: str) -> None:
+def test_a_rejected_thinking_field_is_not_required(told: str) -> None:
     error = ProviderError(Code.INVALID_REQUEST, told)
     error.status = 400
     assert find_requirement(error, SentRequest(REQUEST)) == NO_LIMITS
@@ -199,7 +199,7 @@ def marks(body: dict[str, Any]) -> list[str]:
         *((name, False) for name in ("gpt-4o", "m", "claudette", "my-claud", "not/claudius-1")),
     ],
 )
-async def test_case_RA_15_cache_marks_by_the_name_of_the_model(model: str, is_marked: bool) -> None:
+async def test_case_RA_15_cache_markers_by_model_name(model: str, is_marked: bool) -> None:
     async with ChatServer() as server:
         refusal = page(
             {"error": {"message": "messages.0.content.0.cache_control: Extra inputs are not permitted"}}, 400

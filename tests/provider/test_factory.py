@@ -81,7 +81,7 @@ async def test_an_id_that_is_a_type_needs_no_configuration() -> None:
     await provider.close()
 
 
-async def test_a_vendors_key_makes_its_provider() -> None:
+async def test_a_vendors_key_enables_its_provider() -> None:
     provider, name, _ = await create_provider(
         "anthropic", "m", ProviderContext(configured(), {"ANTHROPIC_API_KEY": "k"})
     )
@@ -90,7 +90,7 @@ async def test_a_vendors_key_makes_its_provider() -> None:
     assert "ANTHROPIC_API_KEY" in await setup_error("anthropic")
 
 
-async def test_ollama_is_reached_where_its_own_variable_says(server: ChatServer) -> None:
+async def test_ollama_is_reached_at_the_address_in_its_variable(server: ChatServer) -> None:
     server.pages = {"/api/tags": page({"models": [{"name": "q"}]}), "/api/show": page({}), "/api/ps": page({})}
     provider, info, _ = await built("ollama", environment={"OLLAMA_HOST": server.root.replace("http://", "")})
     assert (info.name, info.model) == ("ollama", "m")
@@ -98,7 +98,7 @@ async def test_ollama_is_reached_where_its_own_variable_says(server: ChatServer)
     await provider.close()
 
 
-async def test_settings_under_a_built_in_id_come_on_top() -> None:
+async def test_settings_under_a_built_in_id_override_defaults() -> None:
     _, info, _ = await built("openai", environment=KEYS, openai=ProviderSettings(context_window=9000))
     assert info.context_window == 9000
     with pytest.raises(ConfigError, match="script"):
@@ -129,7 +129,7 @@ async def test_a_provider_that_is_not_ready_is_closed(server: ChatServer, monkey
     assert len(closed) == 1
 
 
-async def test_models_are_listed_without_one_being_named(server: ChatServer) -> None:
+async def test_models_are_listed_without_naming_one(server: ChatServer) -> None:
     server.pages["/v1/models"] = page({"data": [{"id": "one"}]})
     settings = configured(mine=ProviderSettings(type="openai", base_url=server.root))
     provider, name, _ = await create_provider("mine", "", ProviderContext(settings, {}))
@@ -204,7 +204,7 @@ async def test_a_local_model_by_name_by_path_or_the_first(
         await provider.close()
 
 
-async def test_no_local_model_is_an_error_that_says_how_to_get_one(tmp_path: Path) -> None:
+async def test_a_missing_local_model_is_an_error_with_the_command(tmp_path: Path) -> None:
     environment = {"XDG_CACHE_HOME": str(tmp_path)}
     assert "yarrow models pull" in await setup_error_of("", environment)
     assert "'none'" in await setup_error_of("none", environment)
@@ -249,7 +249,7 @@ async def test_the_base_url_of_the_environment_and_its_key(server: ChatServer) -
     assert await key_sent(provider, server) == "preferred"
 
 
-async def test_the_base_url_of_the_environment_is_for_the_plain_id_only() -> None:
+async def test_the_base_url_of_the_environment_applies_only_to_the_built_in_id() -> None:
     environment = {"OPENAI_BASE_URL": NOWHERE}
     assert "needs a key" in await setup_error("work", environment=environment, work=ProviderSettings(type="openai"))
     official = ProviderSettings(base_url="https://api.openai.com")
@@ -280,16 +280,14 @@ async def test_a_command_prints_the_key(server: ChatServer) -> None:
         ("no-such-program-at-all", "failed with exit status 127"),
     ],
 )
-async def test_a_command_that_gives_no_key(command: str, complaint: str) -> None:
+async def test_a_command_without_output_is_an_error(command: str, complaint: str) -> None:
     mine = ProviderSettings(type="openai", base_url=NOWHERE, api_key_command=command)
     message = await setup_error("mine", environment={"PATH": "/usr/bin:/bin"}, mine=mine)
     assert message.startswith("providers.mine.apiKeyCommand ")
     assert complaint in message
 
 
-async def test_a_command_that_hangs_is_stopped_with_its_children(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_hanging_command_is_stopped_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_keys, "MAX_COMMAND_SECONDS", 0.3)
     pid = tmp_path / "pid"
     mine = ProviderSettings(type="openai", base_url=NOWHERE, api_key_command=f"sleep 300 & echo $! > {pid}; wait")
@@ -310,20 +308,20 @@ async def found(*, ollama: str = NOWHERE, llamacpp: str = NOWHERE, **environment
     return await detect(environment, Settings(), places=ServerLocations(ollama, (llamacpp,)))
 
 
-async def test_a_running_ollama_comes_first(server: ChatServer) -> None:
+async def test_a_running_ollama_is_detected_first(server: ChatServer) -> None:
     server.pages = {"/v1/models": OLLAMA_MODELS, "/health": page({"status": "ok"})}
     choice = await found(ollama=server.root, llamacpp=server.root, OPENAI_API_KEY="k")
     assert choice == DetectedProvider("ollama", "qwen", f"Ollama answers at {server.root}")
 
 
-async def test_then_a_running_llama_cpp_server(server: ChatServer) -> None:
+async def test_a_running_llama_cpp_server_is_detected_second(server: ChatServer) -> None:
     server.pages["/health"] = page({"status": "ok"})
     choice = await found(llamacpp=server.root, OPENAI_API_KEY="k")
     assert choice == DetectedProvider("llamacpp", "", f"a llama.cpp server answers at {server.root}")
 
 
 @pytest.mark.parametrize("variable", [name for names in api_keys.VENDOR_KEY_VARIABLES.values() for name in names])
-async def test_then_a_key(variable: str) -> None:
+async def test_a_key_is_detected_third(variable: str) -> None:
     vendors = {"OPENAI": "openai", "ANTHROPIC": "anthropic", "GEMINI": "gemini", "GOOGLE": "gemini"}
     name = next(name for vendor, name in vendors.items() if vendor in variable)
     assert await found(**{variable: "k"}) == DetectedProvider(name, "", f"{variable} is set")
@@ -334,7 +332,7 @@ async def test_then_a_key(variable: str) -> None:
     [page({"data": []}), page("not json"), page("no", 500), page("[" * 10_000)],
     ids=["empty", "text", "500", "deep"],
 )
-async def test_an_ollama_without_models_is_passed_over(server: ChatServer, answer: Any) -> None:
+async def test_an_ollama_without_models_is_skipped(server: ChatServer, answer: Any) -> None:
     server.pages["/v1/models"] = answer
     assert (await found(ollama=server.root, OPENAI_API_KEY="k")).name == "openai"
 
@@ -347,7 +345,7 @@ async def test_a_server_that_does_not_answer_is_not_waited_for(server: ChatServe
 
 
 @pytest.mark.parametrize("runs", [True, False])
-async def test_then_an_installed_local_model_that_can_be_run(
+async def test_an_installed_local_model_is_detected_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: bool
 ) -> None:
     models = tmp_path / "yarrow" / "models"
@@ -366,7 +364,7 @@ async def test_then_an_installed_local_model_that_can_be_run(
 @pytest.mark.parametrize(
     ("runs", "local"), [(False, "pip install '.[local]'"), (True, "no server or key: run `yarrow models pull`")]
 )
-async def test_nothing_found_lists_the_ways(monkeypatch: pytest.MonkeyPatch, runs: bool, local: str) -> None:
+async def test_failed_detection_lists_the_options(monkeypatch: pytest.MonkeyPatch, runs: bool, local: str) -> None:
     monkeypatch.setattr(availability, "find_spec", lambda _: runs or None)
     with pytest.raises(ProviderError) as caught:
         await found(XDG_CACHE_HOME="/nowhere")
@@ -376,7 +374,7 @@ async def test_nothing_found_lists_the_ways(monkeypatch: pytest.MonkeyPatch, run
 
 
 @pytest.mark.parametrize(("runs", "todo"), [(False, "pip install '.[local]'"), (True, "run `yarrow models pull`")])
-async def test_a_local_model_says_what_is_missing_first(
+async def test_a_local_model_reports_what_is_missing_before_a_request(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runs: bool, todo: str
 ) -> None:
     monkeypatch.setattr(availability, "find_spec", lambda _: runs or None)
@@ -393,14 +391,14 @@ async def test_an_executable_that_runs_no_model_does_not_offer_one(monkeypatch: 
     assert "models pull" not in caught.value.message
 
 
-async def test_the_only_configured_provider_is_taken_without_looking(server: ChatServer) -> None:
+async def test_the_only_configured_provider_is_used_without_detection(server: ChatServer) -> None:
     mine = ProviderSettings(type="openai", base_url=server.root)
     provider, info, reason = await built("", mine=mine)
     assert (info.name, reason) == ("mine", "")
     await provider.close()
 
 
-async def test_what_is_found_is_built(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_detected_provider_is_created(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
     async def detected(*_: object) -> DetectedProvider:
         return DetectedProvider("openai", "qwen", "because")
 

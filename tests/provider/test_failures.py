@@ -33,7 +33,7 @@ def refused(message: str, status: int = 400, **fields: Any) -> ProviderError:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row['provider']}-{row['status']}-{n}" for n, row in enumerate(ROWS)])
-def test_every_known_answer(row: dict[str, Any]) -> None:
+def test_every_known_error_response(row: dict[str, Any]) -> None:
     expected = row["expected"]
     error = answered(row["status"], row["body"], row["headers"])
     assert error.code.lower() == expected["code"]
@@ -43,7 +43,7 @@ def test_every_known_answer(row: dict[str, Any]) -> None:
     assert error.status == row["status"]
 
 
-def test_there_are_rows() -> None:
+def test_error_response_rows_exist() -> None:
     assert len(ROWS) == 22
 
 
@@ -115,7 +115,7 @@ NOT_OVERFLOWS = (
 
 
 @pytest.mark.parametrize("text", NOT_OVERFLOWS)
-def test_a_limit_of_something_else_is_no_overflow(text: str) -> None:
+def test_other_limits_are_not_an_overflow(text: str) -> None:
     assert refused(text).code is Code.INVALID_REQUEST
 
 
@@ -130,7 +130,7 @@ def test_a_limit_of_something_else_is_no_overflow(text: str) -> None:
         ("unsafe", {"code": "1301"}),
     ],
 )
-def test_case_RA_20_refusals_for_content(text: str, more: dict[str, Any]) -> None:
+def test_case_RA_20_content_filter_errors(text: str, more: dict[str, Any]) -> None:
     error = refused(text, **more)
     assert (error.code, error.retryable) == (Code.CONTENT_FILTER, False)
     assert "Rephrase" in error.message
@@ -145,7 +145,7 @@ def test_case_RA_13_a_call_that_the_server_could_not_parse() -> None:
     assert refused("the function call failed").code is Code.INVALID_REQUEST
 
 
-def test_a_rate_of_tokens_is_no_overflow() -> None:
+def test_a_token_rate_limit_is_not_an_overflow() -> None:
     text = (
         "Request too large: tokens per min (TPM): Limit 6000, Requested 7000. Please reduce the length of the messages"
     )
@@ -201,7 +201,7 @@ def test_a_status_without_a_body(status: int, code: Code, retryable: bool) -> No
         ),
     ],
 )
-def test_signs_that_say_more_than_the_status(error: ProviderError, code: Code) -> None:
+def test_error_bodies_that_are_more_specific_than_the_status(error: ProviderError, code: Code) -> None:
     assert (error.code, error.retryable) == (code, code is Code.OVERLOADED)
 
 
@@ -245,7 +245,7 @@ NOW = "Fri, 27 Nov 2026 12:00:00 GMT"
         ({}, None),
     ],
 )
-def test_case_P_24_the_time_to_wait(headers: dict[str, str], seconds: float | None) -> None:
+def test_case_P_24_the_retry_delay(headers: dict[str, str], seconds: float | None) -> None:
     assert answered(429, "", headers).retry_after == seconds
 
 
@@ -253,14 +253,14 @@ def test_case_P_24_the_time_to_wait(headers: dict[str, str], seconds: float | No
     ("status", "advice", "retryable"),
     [(500, "false", False), (400, "true", True), (402, "true", False), (500, "x", True)],
 )
-def test_the_backend_may_say_whether_to_try_again(status: int, advice: str, retryable: bool) -> None:
+def test_the_backend_may_state_whether_to_retry(status: int, advice: str, retryable: bool) -> None:
     assert answered(status, "", {"x-should-retry": advice}).retryable is retryable
 
 
 # -- the sentence --------------------------------------------------------------------------------------------------
 
 
-def test_the_sentence_names_the_provider_the_status_and_the_backends_words() -> None:
+def test_the_message_names_provider_status_and_the_backends_text() -> None:
     error = refused("Rate limit reached", 429)
     assert error.message == "acme is rate limiting requests (HTTP 429): Rate limit reached"
     assert str(error) == error.message
@@ -325,13 +325,13 @@ def test_a_deeply_nested_body_is_just_text() -> None:
 
 
 @pytest.mark.parametrize("size", ["99999999999999999999999999", "true", "-1", "0", "2147483649"])
-def test_a_window_that_no_model_has_is_none(size: str) -> None:
+def test_an_implausible_window_is_ignored(size: str) -> None:
     error = refused("request exceeds the available context size", n_ctx=json.loads(size))
     assert (error.code, error.context_window) == (Code.CONTEXT_OVERFLOW, 0)
     assert type(error.context_window) is int
 
 
-def test_a_window_in_words_that_no_model_has_is_none() -> None:
+def test_an_implausible_window_in_text_is_ignored() -> None:
     assert answered(400, {"error": {"message": "maximum context length is 999999999999 tokens"}}).context_window == 0
 
 
@@ -340,12 +340,12 @@ def test_a_window_in_words_that_no_model_has_is_none() -> None:
     [("image_url", Code.UNSUPPORTED_FEATURE), (f"image{'x' * 41}", Code.INVALID_REQUEST)],
     ids=["a word", "longer than a word"],
 )
-def test_a_sign_is_looked_for_within_a_word_and_not_to_the_end_of_the_text(word: str, code: Code) -> None:
+def test_error_patterns_match_in_linear_time(word: str, code: Code) -> None:
     assert refused(f"{word} is not supported").code is code
 
 
 @pytest.mark.parametrize("place", ["message", "type", "code"])
-def test_an_error_of_any_depth_is_an_error(place: str) -> None:
+def test_a_nested_error_of_any_depth_is_an_error(place: str) -> None:
     for depth in range(800, 1_050):
         nested = '{"a":' * depth + "1" + "}" * depth
         answer = ErrorResponse(400, {}, f'{{"error":{{"{place}":{nested}}}}}'.encode())

@@ -115,7 +115,7 @@ histories = st.lists(messages, max_size=10)
 
 @settings(max_examples=600)
 @given(histories, st.sampled_from([HERE, BLIND, Target("there", "n")]), texts)
-def test_law_1_any_history_gives_a_legal_request(history: list[Message], target: Target, system: str) -> None:
+def test_law_1_any_history_becomes_a_valid_request(history: list[Message], target: Target, system: str) -> None:
     request = CompletionRequest(model=target.model, messages=tuple(history), system=system)
     body = encode_chat_request(request, target, fields={}, extra={})
     assert violations(body) == []
@@ -123,7 +123,7 @@ def test_law_1_any_history_gives_a_legal_request(history: list[Message], target:
 
 
 @given(histories)
-def test_what_was_said_is_sent(history: list[Message]) -> None:
+def test_all_texts_are_sent(history: list[Message]) -> None:
     whole = json.dumps(sent(*history))
     cut = any(message.incomplete for message in history)
     for message in history:
@@ -134,7 +134,7 @@ def test_what_was_said_is_sent(history: list[Message]) -> None:
 
 
 @given(histories, texts)
-def test_a_longer_history_begins_like_the_shorter_one(history: list[Message], more: str) -> None:
+def test_a_longer_history_extends_the_shorter_request(history: list[Message], more: str) -> None:
     """Else no backend could reuse its cache; the last message may grow."""
     short = sent(*history)
     long = sent(*history, user(f"more {more}"))
@@ -150,7 +150,7 @@ def test_repair_is_done_once(history: list[Message]) -> None:
 # -- what becomes of what ------------------------------------------------------------------------------------------
 
 
-def test_an_ordinary_history_is_sent_as_it_is() -> None:
+def test_an_ordinary_history_is_sent_unchanged() -> None:
     history = (
         user("hi"),
         assistant("Let me see.", *calls("a")),
@@ -177,13 +177,13 @@ def test_case_P_16_an_unanswered_call_gets_an_error_result() -> None:
     ]
 
 
-def test_results_stand_in_call_order_directly_behind_their_calls() -> None:
+def test_results_directly_follow_their_calls_in_order() -> None:
     history = (user("go"), assistant(*calls("a", "b", "c")), result("c", "3"), user("steer"), result("a", "1"))
     roles = [(message["role"], message["content"]) for message in sent(*history)[2:]]
     assert roles == [("tool", "1"), ("tool", MISSING_RESULT), ("tool", "3"), ("user", "steer")]
 
 
-def test_a_result_without_a_call_and_a_second_result_are_told_by_the_user() -> None:
+def test_orphaned_and_repeated_results_become_user_text() -> None:
     history = (
         user("go"),
         assistant(*calls("a")),
@@ -197,7 +197,7 @@ def test_a_result_without_a_call_and_a_second_result_are_told_by_the_user() -> N
     assert last["content"].endswith("3")
 
 
-def test_ids_that_repeat_are_told_apart_with_their_results() -> None:
+def test_repeated_ids_are_made_unique_with_their_results() -> None:
     turn = (assistant(*calls("call_0", "call_0")), result("call_0", "1"), result("call_0", "2"))
     again = (assistant(*calls("call_0")), result("call_0", "3"))
     body = sent(user("go"), *turn, *again)
@@ -207,26 +207,26 @@ def test_ids_that_repeat_are_told_apart_with_their_results() -> None:
     assert answers == list(zip(given_ids, ["1", "2", "3"], strict=True))
 
 
-def test_case_P_25_an_empty_id_is_filled_in_at_both_ends() -> None:
+def test_case_P_25_an_empty_id_is_filled_in_call_and_result() -> None:
     body = sent(user("go"), assistant(ToolCall("", "read")), result("", "text"))
     assert body[1]["tool_calls"][0]["id"] == body[2]["tool_call_id"] == "call_1"
 
 
 @pytest.mark.parametrize(("provider", "kept"), [("here", True), ("there", False)])
-def test_a_long_id_goes_back_only_to_where_it_came_from(provider: str, kept: bool) -> None:
+def test_a_long_id_is_sent_only_to_its_backend(provider: str, kept: bool) -> None:
     long = "call_" + "s" * 60
     body = sent(user("go"), assistant(ToolCall(long, "read"), provider=provider), result(long, "text"))
     assert (body[1]["tool_calls"][0]["id"] == long) is kept
     assert body[2]["content"] == "text"
 
 
-def test_case_P_04_unusable_names_and_arguments_are_made_legal() -> None:
+def test_case_P_04_unusable_names_and_arguments_are_made_valid() -> None:
     odd = ToolCall("a", "functions.bash", '{"comm', invalid_arguments='{"comm')
     body = sent(user("go"), assistant(odd, ToolCall("b", "", "")))
     assert body[1]["tool_calls"] == [wire_call("a", "functions_bash", "{}"), wire_call("b", "unknown", "{}")]
 
 
-def test_case_P_18_blank_text_is_not_sent_and_an_empty_result_is_told() -> None:
+def test_case_P_18_blank_text_is_not_sent_and_an_empty_result_is_noted() -> None:
     body = sent(user("go"), user(" \n"), assistant("", *calls("a")), result("a", ""), system=" ")
     assert body == [
         {"role": "user", "content": "go"},
@@ -235,21 +235,21 @@ def test_case_P_18_blank_text_is_not_sent_and_an_empty_result_is_told() -> None:
     ]
 
 
-def test_incomplete_messages_and_those_of_thinking_alone_are_left_out() -> None:
+def test_incomplete_and_thinking_only_messages_are_omitted() -> None:
     half = assistant("Half an ans", *calls("a"), incomplete=True)
     assert sent(user("go"), half, assistant(Thinking("hm")), user("again")) == [
         {"role": "user", "content": "go\n\nagain"}
     ]
 
 
-def test_results_of_a_cut_answer_are_left_out_with_it() -> None:
+def test_results_of_an_incomplete_answer_are_omitted_with_it() -> None:
     half = assistant("Half", *calls("a"), incomplete=True)
     whole = (assistant(*calls("a")), result("a", "1"))
     body = sent(user("go"), *whole, half, result("a", "aborted"), user("again"))
     assert [message["content"] for message in body] == ["go", None, "1", "again"]
 
 
-def test_neighbours_of_one_role_are_joined_and_the_frame_is_the_users() -> None:
+def test_adjacent_roles_are_merged_and_the_user_starts_and_ends() -> None:
     body = sent(assistant("one"), assistant("two"), user("a"), user("b"), assistant("three"))
     assert [message["content"] for message in body] == [HISTORY_START, "one\n\ntwo", "a\n\nb", "three", CONTINUE_PROMPT]
     assert sent() == [{"role": "user", "content": HISTORY_START}]
@@ -271,7 +271,7 @@ def test_images_of_results_follow_all_results_of_the_turn() -> None:
     assert "read" in parts[0]["text"]
 
 
-def test_a_note_stands_for_an_image_that_is_not_taken() -> None:
+def test_an_unsupported_image_is_replaced_by_a_note() -> None:
     body = sent(user("look", PNG), assistant(*calls("a")), result("a", PNG), target=BLIND)
     assert body[0]["content"] == f"look\n\n{HIDDEN_IMAGE}"
     assert body[2]["content"] == HIDDEN_IMAGE
@@ -285,14 +285,14 @@ def test_a_note_stands_for_an_image_that_is_not_taken() -> None:
         ({"model": "n"}, False),
     ],
 )
-def test_thinking_goes_back_in_its_field_to_where_it_came_from(origin: dict[str, str], kept: bool) -> None:
+def test_thinking_is_sent_back_in_its_field_to_its_backend(origin: dict[str, str], kept: bool) -> None:
     thoughts = (Thinking("Let me ", '{"field":"reasoning"}'), Thinking("think.", '{"field":"reasoning"}'))
     [_, message, _] = sent(user("go"), assistant(*thoughts, "42", **origin), user("ok"))
     expected = {"role": "assistant", "content": "42"} | ({"reasoning": "Let me think."} if kept else {})
     assert message == expected
 
 
-def test_reasoning_details_go_back_instead_of_the_plain_text() -> None:
+def test_reasoning_details_are_sent_back_instead_of_the_plain_text() -> None:
     details = [{"type": "reasoning.encrypted", "data": "e", "index": 0}]
     opaque = Opaque(json.dumps({"reasoning_details": details}))
     [_, message, _] = sent(user("go"), assistant(Thinking("t", '{"field":"reasoning"}'), "42", opaque), user("ok"))
@@ -326,7 +326,7 @@ REPLAYS = [path for path in sorted(CHATS) if '"replay"' in path.read_text("utf-8
 
 @pytest.mark.parametrize("path", REPLAYS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 @pytest.mark.parametrize("size", [1, 7, 10_000])
-def test_what_was_decoded_goes_back_as_it_came(path: Path, size: int) -> None:
+def test_decoded_messages_are_sent_back_unchanged(path: Path, size: int) -> None:
     decoder = ChatDecoder(Backend("here"))
     data = path.parent.joinpath(path.name.replace(".expected.json", ".sse")).read_bytes()
     events = [event for at in range(0, len(data), size) for event in decoder.feed(data[at : at + size])]
@@ -335,7 +335,7 @@ def test_what_was_decoded_goes_back_as_it_came(path: Path, size: int) -> None:
     assert body[1] == json.loads(path.read_text("utf-8"))["replay"]
 
 
-def test_there_are_replays() -> None:
+def test_replays_exist() -> None:
     assert len(REPLAYS) == 2
 
 
@@ -344,7 +344,7 @@ def test_there_are_replays() -> None:
 READ = ToolSpec("read", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}})
 
 
-def test_the_configured_body_comes_last_and_goes_into_objects() -> None:
+def test_the_configured_body_is_merged_last_into_objects() -> None:
     request = CompletionRequest(model="m", messages=(user("hi"),), tools=(READ,))
     fields = {"temperature": 0.5, "stream_options": {"include_usage": True}}
     extra = {
@@ -372,5 +372,5 @@ def test_the_requests_tool_choice_wins(
     assert violations(body) == []
 
 
-def test_half_a_character_is_replaced() -> None:
+def test_lone_surrogates_in_requests_are_replaced() -> None:
     assert json.loads(to_json({"a": ["x\ud83c"], "b\ud83c": 1})) == {"a": ["x\ufffd"], "b\ufffd": 1}

@@ -49,7 +49,7 @@ def test_addresses_bodies_and_keys_in_the_wrong_place() -> None:
     }  # fmt: skip
 
 
-async def test_what_commands_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_output_of_key_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     one = ProviderSettings(api_key_command="echo printed-key")
     assert await find_configured_key("here", one, {"PATH": "/usr/bin:/bin"}) == "printed-key"
     assert list_known_keys(Settings(), {}) == {"printed-key"}
@@ -70,7 +70,7 @@ async def test_a_key_in_the_wrong_place_is_not_repeated(key: str) -> None:
     assert key not in str(caught.value)
 
 
-async def test_what_a_command_complains_of_shows_no_key() -> None:
+async def test_errors_of_a_key_command_show_no_key() -> None:
     command = "echo 'no entry for' sk-proj-7Q2xF9hLw4-0123456789: locked >&2; exit 7"
     with pytest.raises(ProviderError) as caught:
         await find_configured_key("here", ProviderSettings(api_key_command=command), {"PATH": "/usr/bin:/bin"})

@@ -291,7 +291,7 @@ def is_refused(form: Format, request: CompletionRequest) -> bool:
 @pytest.mark.parametrize("name", FORMATS)
 @settings(max_examples=150)
 @given(data=st.data())
-def test_law_1_any_history_gives_a_legal_request(name: str, data: st.DataObject) -> None:
+def test_law_1_any_history_becomes_a_valid_request(name: str, data: st.DataObject) -> None:
     form = FORMATS[name]
     request = data.draw(requests(form))
     if is_refused(form, request):
@@ -317,7 +317,7 @@ def test_law_1_holds_for_every_form_of_opaque_data(name: str) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 @settings(max_examples=60)
 @given(data=st.data())
-def test_law_1_what_was_sent_stays_as_it_was_while_a_session_grows(name: str, data: st.DataObject) -> None:
+def test_law_1_earlier_requests_are_prefixes_of_later_ones(name: str, data: st.DataObject) -> None:
     """Else no backend could reuse its cache. The last message may grow, and a mark of the cache may move on."""
     form = FORMATS[name]
     request = data.draw(requests(form))
@@ -332,7 +332,7 @@ def test_law_1_what_was_sent_stays_as_it_was_while_a_session_grows(name: str, da
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_an_id_that_is_filled_in_stays_when_a_later_call_comes_with_the_same(name: str) -> None:
+def test_a_filled_in_id_is_stable_if_a_later_call_has_the_same(name: str) -> None:
     form = FORMATS[name]
     turns = [
         (said(Role.USER, Text("go")), said(Role.ASSISTANT, ToolCall(call_id, "read"))) for call_id in ("", "call_1")
@@ -414,7 +414,7 @@ REFUSED: list[tuple[str, str, object, str]] = [
 
 
 @pytest.mark.parametrize(("name", "path", "value", "words"), REFUSED)
-def test_what_a_strict_server_refuses(name: str, path: str, value: object, words: str) -> None:
+def test_requests_that_a_strict_server_rejects(name: str, path: str, value: object, words: str) -> None:
     """One thing put into a body that is legal; without words it stays legal."""
     form = FORMATS[name]
     body = json.loads(sent(form, ORDINARY, ("tools", "vision", "thinking")))
@@ -429,7 +429,7 @@ def test_what_a_strict_server_refuses(name: str, path: str, value: object, words
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_arguments_that_nest_too_deep_do_not_end_a_session(name: str) -> None:
+def test_deeply_nested_arguments_do_not_end_a_session(name: str) -> None:
     """A model can write them; they are answered with an error, and sent back as none at all."""
     for depth, kept in ((MAX_DEPTH, True), (MAX_DEPTH + 1, False), (5_000, False)):
         written = '{"a":' * (depth - 1) + '{"b":"{[{["}' + "}" * (depth - 1)

@@ -55,7 +55,7 @@ class Sleeps:
 @pytest.mark.parametrize(
     "case", [row for row in LISTS if row["provider"] == "llamacpp-style"], ids=lambda row: row["name"]
 )
-async def test_lists_and_windows(case: dict[str, Any]) -> None:
+async def test_model_lists_and_windows(case: dict[str, Any]) -> None:
     async with ChatServer() as server:
         server.pages = {path.removeprefix("GET "): page(value) for path, value in case["responses"].items()}
         provider = provider_for(server.root, "")
@@ -92,7 +92,7 @@ async def test_the_window_is_that_of_a_slot(pages: dict[str, Reply], window: int
         await provider.close()
 
 
-async def test_the_window_of_one_of_several_models_is_not_guessed() -> None:
+async def test_the_window_is_unknown_with_several_models() -> None:
     async with ChatServer() as server:
         server.pages = {"/v1/models": MODELS, "/props": PROPS}
         provider = provider_for(server.root)
@@ -109,14 +109,14 @@ async def test_a_router_is_asked_for_the_model() -> None:
         await provider.close()
 
 
-async def test_info_asks_nobody_when_all_is_configured() -> None:
+async def test_info_makes_no_request_if_everything_is_configured() -> None:
     async with ChatServer() as server:
         info = await provider_for(server.root, "m", context_window=1000, max_tokens=10).info()
         assert (info.context_window, info.max_tokens) == (1000, 10)
         assert server.connections == 0
 
 
-async def test_info_fails_when_the_key_is_wrong_or_there_is_no_model() -> None:
+async def test_info_fails_with_an_invalid_key_or_without_a_model() -> None:
     async with ChatServer(key="k") as server:
         provider = provider_for(server.root, "")
         with pytest.raises(ProviderError) as caught:
@@ -134,7 +134,7 @@ async def test_info_fails_when_the_key_is_wrong_or_there_is_no_model() -> None:
 # -- where ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_server_is_looked_for_when_none_is_configured() -> None:
+async def test_a_server_is_detected_if_none_is_configured() -> None:
     async with ChatServer() as other, ChatServer([says("x")]) as server:
         other.pages["/health"] = page({"status": "UP"})  # something else on a popular port
         server.pages = {"/health": page({"status": "ok"}), "/props?model=m": PROPS}
@@ -146,7 +146,7 @@ async def test_a_server_is_looked_for_when_none_is_configured() -> None:
         await provider.close()
 
 
-async def test_no_server_is_an_error_that_says_what_to_do() -> None:
+async def test_a_missing_server_is_an_error_with_the_command() -> None:
     provider = provider_for("")
     provider.roots = ("http://127.0.0.1:1",)
     with pytest.raises(ProviderError, match=r"llama-server -m .* providers\.llamacpp\.baseUrl") as caught:
@@ -156,7 +156,7 @@ async def test_no_server_is_an_error_that_says_what_to_do() -> None:
     assert provider_for("").roots == ("http://127.0.0.1:8080", "http://127.0.0.1:9931")
 
 
-async def test_the_first_that_answers_is_taken_also_while_it_loads() -> None:
+async def test_the_first_responding_server_is_used_even_while_loading() -> None:
     http = HttpClient()
     async with ChatServer() as first, ChatServer() as second:
         second.pages["/health"] = page({"status": "ok"})
@@ -172,7 +172,7 @@ async def test_the_first_that_answers_is_taken_also_while_it_loads() -> None:
 # -- loading -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_model_that_loads_is_waited_for() -> None:
+async def test_a_loading_model_is_waited_for() -> None:
     async with ChatServer([LOADING, LOADING, LOADING, says("x")]) as server:
         provider = provider_for(server.root)
         sleeps = Sleeps()
@@ -184,7 +184,7 @@ async def test_a_model_that_loads_is_waited_for() -> None:
         await provider.close()
 
 
-async def test_info_waits_too() -> None:
+async def test_info_waits_for_a_loading_model_too() -> None:
     async with ChatServer() as server:
         server.pages["/props?model=m"] = LOADING
         provider = provider_for(server.root)
@@ -197,7 +197,7 @@ async def test_info_waits_too() -> None:
         await provider.close()
 
 
-async def test_a_model_that_never_loads_is_given_up() -> None:
+async def test_a_model_that_never_loads_times_out() -> None:
     async with ChatServer([LOADING] * 2000) as server:
         provider = provider_for(server.root)
         sleeps = Sleeps()
@@ -209,7 +209,7 @@ async def test_a_model_that_never_loads_is_given_up() -> None:
         await provider.close()
 
 
-async def test_other_overload_is_the_agents_to_retry() -> None:
+async def test_other_overloads_are_retried_by_the_agent() -> None:
     async with ChatServer([page({"error": {"message": "no slot", "type": "unavailable_error"}}, 503)]) as server:
         provider = provider_for(server.root)
         sleeps = Sleeps()
@@ -223,7 +223,7 @@ async def test_other_overload_is_the_agents_to_retry() -> None:
 # -- requests ------------------------------------------------------------------------------------------------------
 
 
-async def test_an_image_of_the_user_is_refused_and_the_session_goes_on() -> None:
+async def test_a_rejected_image_of_the_user_is_an_error_and_the_session_works() -> None:
     async with ChatServer([says("x")]) as server:
         provider = provider_for(server.root)
         with pytest.raises(ProviderError, match="cannot read images") as caught:
@@ -254,7 +254,7 @@ async def test_an_image_of_a_tool_becomes_a_note() -> None:
         (ThinkingLevel.MAX, {"enable_thinking": True, "reasoning_effort": "high"}),
     ],
 )
-async def test_thinking_is_the_templates(level: ThinkingLevel, expected: dict[str, Any]) -> None:
+async def test_thinking_is_left_to_the_template(level: ThinkingLevel, expected: dict[str, Any]) -> None:
     async with ChatServer([says("x")]) as server:
         provider = provider_for(server.root, extra_body={"chat_template_kwargs": {"more": 1}})
         await send(provider, thinking=level)

@@ -34,14 +34,14 @@ def decode(*chunks: bytes) -> list[bytes]:
 
 
 @given(streams(), st.data())
-def test_any_stream_cut_anywhere_is_the_same_list(stream: tuple[bytes, list[bytes]], data: st.DataObject) -> None:
+def test_chunk_boundaries_do_not_matter(stream: tuple[bytes, list[bytes]], data: st.DataObject) -> None:
     raw, expected = stream
     cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=8)))
     assert decode(*(raw[a:b] for a, b in zip([0, *cuts], [*cuts, len(raw)], strict=True))) == expected
     assert decode(*(raw[at : at + 1] for at in range(len(raw)))) == expected
 
 
-def test_a_line_is_given_as_soon_as_it_ends() -> None:
+def test_a_line_is_yielded_as_soon_as_it_ends() -> None:
     decoder = NdjsonDecoder()
     assert decoder.feed(b'{"a":1}') == []
     assert decoder.feed(b'\n{"b"') == [b'{"a":1}']
@@ -50,7 +50,7 @@ def test_a_line_is_given_as_soon_as_it_ends() -> None:
 
 
 @pytest.mark.parametrize("chunks", [[b"x" * 11], [b"x" * 6, b"x" * 6], [b"a\n" + b"x" * 11 + b"\n"]])
-def test_a_line_that_is_too_long_is_refused(chunks: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_too_long_line_is_rejected(chunks: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_framing, "MAX_LINE_BYTES", 10)
     assert decode(b"x" * 10 + b"\n", b"y" * 10) == [b"x" * 10, b"y" * 10]
     with pytest.raises(ProviderError) as caught:

@@ -28,7 +28,7 @@ async def gemini(server: GeminiServer) -> AsyncGenerator[Client]:
             yield client
 
 
-async def test_openai_reads_the_stream_of_the_double() -> None:
+async def test_openai_reads_the_fake_servers_stream() -> None:
     begun = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "ls", "arguments": '{"path":'}}
     goes_on = {"index": 0, "function": {"arguments": '"x"}'}}
     second = {"index": 1, "id": "call_2", "type": "function", "function": {"name": "pwd", "arguments": "{}"}}
@@ -51,7 +51,7 @@ async def test_openai_reads_the_stream_of_the_double() -> None:
     assert (last.usage.prompt_tokens, last.usage.completion_tokens) == (9, 2)
 
 
-async def test_openai_puts_the_whole_answer_together() -> None:
+async def test_openai_assembles_the_whole_answer() -> None:
     async with ChatServer([says("Hello")]) as server:
         client = AsyncOpenAI(base_url=f"{server.root}/v1", api_key=KEY)
         async with client, client.chat.completions.stream(model="m", messages=[HI]) as stream:
@@ -59,7 +59,7 @@ async def test_openai_puts_the_whole_answer_together() -> None:
     assert (choice.message.content, choice.finish_reason) == ("Hello", "stop")
 
 
-async def test_openai_reads_the_models_and_the_refusals_of_the_double() -> None:
+async def test_openai_reads_the_fake_servers_models_and_errors() -> None:
     error = {"message": "slow down", "type": "requests", "code": "rate_limit_exceeded"}
     busy = page({"error": error}, 429, {"retry-after": "3"})
     async with ChatServer([busy], key=KEY) as server:
@@ -75,7 +75,7 @@ async def test_openai_reads_the_models_and_the_refusals_of_the_double() -> None:
                 await client.with_options(api_key="another").models.list()
 
 
-async def test_google_reads_the_stream_of_the_double() -> None:
+async def test_google_reads_the_fake_servers_stream() -> None:
     counts = {"promptTokenCount": 9, "candidatesTokenCount": 2, "thoughtsTokenCount": 3, "totalTokenCount": 14}
     parts = [text("hm", thought=True), text("Hel"), text("lo")]
     last = gemini_server.chunk(call("ls", {"path": "x"}, "a", thoughtSignature="c2ln"), finish="STOP", usage=counts)
@@ -94,7 +94,7 @@ async def test_google_reads_the_stream_of_the_double() -> None:
     assert (spent.prompt_token_count, spent.candidates_token_count, spent.thoughts_token_count) == (9, 2, 3)
 
 
-async def test_google_reads_the_models_and_the_refusals_of_the_double() -> None:
+async def test_google_reads_the_fake_servers_models_and_errors() -> None:
     async with GeminiServer([refusal("busy", 503, "UNAVAILABLE")], key=KEY) as server, gemini(server) as client:
         model = {"name": "models/m", "inputTokenLimit": 5, "supportedGenerationMethods": ["generateContent"]}
         server.pages["/v1beta/models"] = page({"models": [model]})

@@ -70,15 +70,13 @@ def fragments(blocks: list[dict[str, Any]], data: st.DataObject) -> list[dict[st
 
 
 @given(st.lists(st.sampled_from(BLOCKS), min_size=1, max_size=4), st.data())
-def test_case_RA_06_thinking_blocks_come_back_however_they_were_streamed(
-    blocks: list[dict[str, Any]], data: st.DataObject
-) -> None:
+def test_case_RA_06_streamed_thinking_blocks_are_sent_back(blocks: list[dict[str, Any]], data: st.DataObject) -> None:
     said, _ = answer(*fragments(blocks, data), {"tool_calls": [CALL]})
     assert sent(said)["thinking_blocks"] == blocks
 
 
 @pytest.mark.parametrize("fields", [EXTRA, SPECIFIC, EXTRA | SPECIFIC])
-def test_case_RA_06_what_is_attached_to_a_call_comes_back_with_it(fields: dict[str, Any]) -> None:
+def test_case_RA_06_opaque_data_of_a_call_is_sent_back_with_it(fields: dict[str, Any]) -> None:
     later = {"index": 0, "function": {"arguments": ""}}
     for deltas in (({"tool_calls": [CALL | fields]},), ({"tool_calls": [CALL]}, {"tool_calls": [later | fields]})):
         said, _ = answer(*deltas)
@@ -87,20 +85,20 @@ def test_case_RA_06_what_is_attached_to_a_call_comes_back_with_it(fields: dict[s
 
 
 @pytest.mark.parametrize("fields", [EXTRA, SPECIFIC])
-def test_what_is_attached_to_a_message_comes_back_with_it(fields: dict[str, Any]) -> None:
+def test_opaque_data_of_a_message_is_sent_back_with_it(fields: dict[str, Any]) -> None:
     said, _ = answer(fields, {"tool_calls": [CALL]})
     assert {name: sent(said).get(name) for name in fields} == fields
 
 
 @pytest.mark.parametrize(("provider", "model"), [("other", "m"), ("acme", "other")])
-def test_nothing_of_it_goes_to_another_provider_or_model(provider: str, model: str) -> None:
+def test_opaque_data_is_not_sent_to_another_provider_or_model(provider: str, model: str) -> None:
     said, _ = answer({"thinking_blocks": BLOCKS}, EXTRA, {"tool_calls": [CALL | EXTRA | SPECIFIC]})
     message = sent(said, provider, model)
     assert set(message) <= {"role", "content", "tool_calls"}
     assert set(message["tool_calls"][0]) == {"id", "type", "function"}
 
 
-async def test_a_server_that_refuses_a_field_gets_it_no_more() -> None:
+async def test_a_rejected_opaque_field_is_not_sent_again() -> None:
     said, _ = answer({"tool_calls": [CALL | EXTRA]})
     question = Message(id="u", role=Role.USER, content=(Text("go"),), timestamp="")
     result = Message(id="r", role=Role.TOOL, content=(Text("ok"),), timestamp="", tool_call_id="c1")
@@ -121,7 +119,7 @@ async def test_a_server_that_refuses_a_field_gets_it_no_more() -> None:
 
 
 @pytest.mark.parametrize("opaque", ["", "x", "[1]", '{"reasoning_details": 5}', '{"extra_content": "text"}', "null"])
-def test_opaque_data_of_another_kind_is_left_out(opaque: str) -> None:
+def test_opaque_data_of_another_kind_is_omitted(opaque: str) -> None:
     call = ToolCall("c1", "read", opaque=opaque)
     said = Message(
         id="a", role=Role.ASSISTANT, content=(Opaque(opaque), call), timestamp="", provider="acme", model="m"

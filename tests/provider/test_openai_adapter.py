@@ -86,7 +86,7 @@ def test_base_urls(url: str, base: str) -> None:
         ),
     ],
 )
-def test_case_RA_10_the_address_as_it_was_written(url: str, chat_url: str, other: str) -> None:
+def test_case_RA_10_the_address_is_used_as_written(url: str, chat_url: str, other: str) -> None:
     address = parse_openai_address(url)
     assert (address.chat_url, address.other) == (chat_url, other)
 
@@ -106,7 +106,7 @@ def test_case_RA_10_the_address_as_it_was_written(url: str, chat_url: str, other
         ("https://127.0.0.1.example.com", False, False, False),
     ],
 )
-def test_what_a_host_is_known_for(url: str, official: bool, local: bool, trusted: bool) -> None:
+def test_known_hosts_have_their_settings(url: str, official: bool, local: bool, trusted: bool) -> None:
     address = parse_openai_address(url)
     assert (address.is_official, address.is_local_server, address.is_trusted) == (official, local, trusted)
 
@@ -147,11 +147,11 @@ ELSEWHERE = "https://models.example/v1"
         ),
     ],
 )
-def test_fields(made: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_optional_fields_of_requests(made: dict[str, Any], expected: dict[str, Any]) -> None:
     assert made == expected
 
 
-def test_a_host_that_insists_on_the_thinking_field_gets_it() -> None:
+def test_a_host_that_requires_the_thinking_field_gets_it() -> None:
     messages = [
         {"role": "user"},
         {"role": "assistant", "tool_calls": [1]},
@@ -178,7 +178,7 @@ def test_a_host_that_insists_on_the_thinking_field_gets_it() -> None:
         ("m", 0, 0),
     ],
 )
-async def test_info_asks_nobody(model: str, configured: int, window: int) -> None:
+async def test_info_makes_no_request(model: str, configured: int, window: int) -> None:
     async with ChatServer() as server:
         provider = provider_for(server, model, context_window=configured, max_tokens=9)
         info = await provider.info()
@@ -187,7 +187,7 @@ async def test_info_asks_nobody(model: str, configured: int, window: int) -> Non
         assert server.connections == 0
 
 
-async def test_info_without_a_model_says_how_to_name_one() -> None:
+async def test_info_without_a_model_explains_how_to_set_one() -> None:
     async with ChatServer() as server:
         with pytest.raises(ProviderError, match="-m") as caught:
             await provider_for(server, "").info()
@@ -216,7 +216,7 @@ async def test_lists_of_models(case: dict[str, Any]) -> None:
         ("text", []),
     ],
 )
-async def test_lists_in_other_shapes(answer: object, expected: list[ModelEntry]) -> None:
+async def test_model_lists_in_other_shapes(answer: object, expected: list[ModelEntry]) -> None:
     async with ChatServer() as server:
         server.pages["/v1/models"] = page(json.dumps(answer))
         provider = provider_for(server)
@@ -237,7 +237,7 @@ async def test_a_list_that_is_not_json_is_an_error() -> None:
 # -- what is refused -----------------------------------------------------------------------------------------------
 
 
-async def test_the_limit_of_tokens_goes_under_its_other_name() -> None:
+async def test_the_token_limit_is_sent_under_its_other_name() -> None:
     async with ChatServer([says("x"), says("y")], refuses=["max_tokens"]) as server:
         provider = provider_for(server)
         for _ in range(2):
@@ -247,7 +247,7 @@ async def test_the_limit_of_tokens_goes_under_its_other_name() -> None:
         assert server.prompts[-1]["max_completion_tokens"] == 5
 
 
-async def test_a_limit_that_is_refused_under_both_names_is_dropped() -> None:
+async def test_a_token_limit_rejected_under_both_names_is_dropped() -> None:
     async with ChatServer([says("x")], refuses=["max_tokens", "max_completion_tokens"]) as server:
         provider = provider_for(server)
         await send(provider, user(Text("hi")), max_tokens=5)
@@ -255,7 +255,7 @@ async def test_a_limit_that_is_refused_under_both_names_is_dropped() -> None:
         assert server.prompts[-1].keys().isdisjoint({"max_tokens", "max_completion_tokens"})
 
 
-async def test_a_thinking_field_that_is_refused_is_not_sent_back() -> None:
+async def test_a_rejected_thinking_field_is_not_sent_back() -> None:
     thought = Message(
         id="a",
         role=Role.ASSISTANT,
@@ -279,7 +279,7 @@ async def test_a_thinking_field_that_is_refused_is_not_sent_back() -> None:
 IMAGE_REFUSED = page({"error": {"message": "messages.1.content.0.image: the image is too large"}}, 400)
 
 
-async def test_case_T_12_an_image_of_the_history_that_is_refused_is_replaced() -> None:
+async def test_case_T_12_a_rejected_image_of_the_history_is_replaced() -> None:
     async with ChatServer([IMAGE_REFUSED, says("x"), says("y")]) as server:
         provider = provider_for(server)
         history = [user(Text("look"), PNG), Message(id="a", role=Role.ASSISTANT, content=(Text("hm"),), timestamp="")]
@@ -292,7 +292,7 @@ async def test_case_T_12_an_image_of_the_history_that_is_refused_is_replaced() -
             assert body["messages"][0]["content"] == f"look\n\n{HIDDEN_IMAGE}"
 
 
-async def test_an_image_that_the_user_sends_now_is_not_dropped_in_silence() -> None:
+async def test_an_image_of_the_current_prompt_is_not_dropped_silently() -> None:
     async with ChatServer([IMAGE_REFUSED]) as server:
         provider = provider_for(server)
         with pytest.raises(ProviderError, match="too large"):

@@ -117,7 +117,7 @@ async def test_thinking_a_call_and_its_result(pair: Pair) -> None:
     assert pair.server.prompts[-1]["messages"][2] == {"role": "tool", "tool_call_id": "a", "content": "text"}
 
 
-async def test_a_nasty_history_is_sent_legally(pair: Pair) -> None:
+async def test_an_irregular_history_becomes_a_valid_request(pair: Pair) -> None:
     """The server checks the rules; what it refuses fails here."""
     pair.server.replies = [says("ok")]
     history = (
@@ -129,14 +129,14 @@ async def test_a_nasty_history_is_sent_legally(pair: Pair) -> None:
     assert await stream(pair.provider, CompletionRequest(model="m", messages=history))
 
 
-async def test_a_connection_is_used_again(pair: Pair) -> None:
+async def test_a_connection_is_reused(pair: Pair) -> None:
     pair.server.replies = [says("one"), says("two")]
     await stream(pair.provider)
     await stream(pair.provider)
     assert pair.server.connections == 1
 
 
-async def test_case_P_10_a_stream_that_is_cut(pair: Pair) -> None:
+async def test_case_P_10_a_truncated_stream(pair: Pair) -> None:
     for whole in (True, False):
         pair.server.replies = [Reply([chunk({"content": "The answer is"})], whole=whole)]
         events, error = await fails(pair.provider)
@@ -144,7 +144,7 @@ async def test_case_P_10_a_stream_that_is_cut(pair: Pair) -> None:
         assert (error.code, error.retryable) == (Code.STREAM_TRUNCATED, True)
 
 
-async def test_case_P_10_what_breaks_behind_the_finish_reason_is_no_failure(pair: Pair) -> None:
+async def test_case_P_10_an_error_after_the_finish_reason_is_ignored(pair: Pair) -> None:
     pair.server.replies = [Reply([chunk({"content": "4"}), finish("stop")], whole=False)]
     assert await stream(pair.provider) == [TextPiece("4"), StopPiece(StopReason.END_TURN)]
 
@@ -155,7 +155,7 @@ async def test_a_server_that_leaves_the_body_open_is_not_waited_for(pair: Pair) 
         assert (await stream(pair.provider))[-1] == StopPiece(StopReason.END_TURN)
 
 
-async def test_events_come_as_they_are_read(pair: Pair) -> None:
+async def test_events_are_yielded_as_they_arrive(pair: Pair) -> None:
     gate = asyncio.Event()
     pair.server.replies = [Reply([chunk({"content": "a"}), gate, chunk({"content": "b"}), finish("stop"), DONE])]
     async with aclosing(pair.provider.stream(prompt())) as events:
@@ -170,7 +170,7 @@ async def test_chunk_size_joins_deltas(pair: Pair) -> None:
     assert events == [TextPiece("abcd"), StopPiece(StopReason.END_TURN)]
 
 
-async def test_a_cancelled_stream_gives_up_its_connection(pair: Pair) -> None:
+async def test_a_cancelled_stream_closes_its_connection(pair: Pair) -> None:
     pair.server.replies = [Reply([chunk({"content": "a"}), asyncio.Event()]), says("next")]
     first = asyncio.Event()
 
@@ -187,14 +187,14 @@ async def test_a_cancelled_stream_gives_up_its_connection(pair: Pair) -> None:
     assert pair.server.connections == 2
 
 
-async def test_a_silent_server_is_left(pair: Pair) -> None:
+async def test_a_silent_server_times_out(pair: Pair) -> None:
     pair.server.replies = [Reply([chunk({"content": "a"}), asyncio.Event()])]
     events, error = await fails(pair.provider, prompt(stream_opts=StreamOptions(idle_timeout=0.1)))
     assert events == [TextPiece("a")]
     assert (error.code, error.retryable) == (Code.STREAM_STALLED, True)
 
 
-async def test_a_refusal_before_the_stream(pair: Pair) -> None:
+async def test_an_error_before_the_stream(pair: Pair) -> None:
     message = "request (9000 tokens) exceeds the available context size (8192 tokens), try increasing it"
     pair.server.replies = [page({"error": {"message": message, "type": "exceed_context_size_error"}}, 400)]
     events, error = await fails(pair.provider)
@@ -202,7 +202,7 @@ async def test_a_refusal_before_the_stream(pair: Pair) -> None:
     assert len(pair.server.prompts) == 1
 
 
-async def test_a_refusal_that_never_ends_is_judged_by_its_status(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_endless_error_body_is_classified_by_its_status(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "MAX_REFUSAL_SECONDS", 0.2)
     pair.server.replies = [Reply([b"no such ", asyncio.Event()], 401)]
     _, error = await fails(pair.provider)
@@ -210,13 +210,13 @@ async def test_a_refusal_that_never_ends_is_judged_by_its_status(pair: Pair, mon
     assert "no such" in error.message
 
 
-async def test_a_refusal_that_is_cut_is_judged_by_its_status(pair: Pair) -> None:
+async def test_a_truncated_error_body_is_classified_by_its_status(pair: Pair) -> None:
     pair.server.replies = [Reply([b"the key is "], 401, whole=False)]
     _, error = await fails(pair.provider)
     assert (error.code, error.retryable) == (Code.AUTH, False)
 
 
-async def test_a_list_that_never_ends_is_left(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_never_ending_model_list_is_abandoned(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "MAX_QUESTION_SECONDS", 0.2)
     pair.server.pages["/v1/models"] = Reply([b'{"data":', asyncio.Event()])
     assert isinstance(pair.provider, ListsModels)
@@ -225,7 +225,7 @@ async def test_a_list_that_never_ends_is_left(pair: Pair, monkeypatch: pytest.Mo
     assert (caught.value.code, caught.value.retryable) == (Code.STREAM_STALLED, True)
 
 
-async def test_case_P_24_the_wait_that_is_asked_for(pair: Pair) -> None:
+async def test_case_P_24_the_requested_delay(pair: Pair) -> None:
     pair.server.replies = [page("busy", 529, {"retry-after": "2"})]
     _, error = await fails(pair.provider)
     assert (error.code, error.retryable, error.retry_after, error.status) == (Code.OVERLOADED, True, 2.0, 529)
@@ -254,7 +254,7 @@ async def test_an_error_with_status_200(pair: Pair) -> None:
     assert error.code is Code.INVALID_REQUEST
 
 
-async def test_a_web_page_is_no_answer(pair: Pair) -> None:
+async def test_a_web_page_is_not_an_answer(pair: Pair) -> None:
     pair.server.replies = [Reply([b"<html>Welcome"], headers={"content-type": "text/html"})]
     _, error = await fails(pair.provider)
     assert (error.code, error.retryable) == (Code.MALFORMED_RESPONSE, False)
@@ -262,7 +262,7 @@ async def test_a_web_page_is_no_answer(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
-async def test_a_wrong_key_is_an_error_that_does_not_show_it(name: str) -> None:
+async def test_an_invalid_key_is_an_error_that_hides_the_key(name: str) -> None:
     async with ChatServer(key="another") as server:
         settings = ProviderSettings(base_url=server.root)
         provider = ADAPTERS[name]("acme", "m", settings=settings, key=KEY, http=HttpClient())
@@ -289,7 +289,7 @@ async def test_headers_and_the_key(name: str) -> None:
 
 @pytest.mark.parametrize("name", ADAPTERS)
 @pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/"])
-async def test_the_base_url_in_any_spelling(name: str, suffix: str) -> None:
+async def test_equivalent_spellings_of_the_base_url(name: str, suffix: str) -> None:
     async with ChatServer([says("x")]) as server:
         server.pages["/v1/models"] = page({"data": [{"id": "one", "n_ctx": 5}]})
         settings = ProviderSettings(base_url=server.root + suffix)
@@ -317,7 +317,7 @@ async def test_configured_values_and_the_body(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
-async def test_parameters_that_are_refused_are_dropped_once(name: str) -> None:
+async def test_rejected_parameters_are_dropped_once(name: str) -> None:
     async with ChatServer([says("x"), says("y")], refuses=["stream_options", "temperature"]) as server:
         settings = ProviderSettings(base_url=server.root, temperature=0.5)
         provider = ADAPTERS[name]("acme", "m", settings=settings, key="", http=HttpClient())
@@ -329,7 +329,7 @@ async def test_parameters_that_are_refused_are_dropped_once(name: str) -> None:
         assert server.prompts[-1].keys().isdisjoint({"stream_options", "temperature"})
 
 
-async def test_a_refusal_that_names_nothing_optional_is_an_error(pair: Pair) -> None:
+async def test_a_rejection_that_names_no_optional_parameter_is_an_error(pair: Pair) -> None:
     pair.server.replies = [
         page({"error": {"message": "Unsupported parameter: 'seed'", "code": "unsupported_parameter"}}, 400)
     ]
@@ -339,7 +339,7 @@ async def test_a_refusal_that_names_nothing_optional_is_an_error(pair: Pair) -> 
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
-async def test_no_server_is_an_error_that_names_the_address(name: str) -> None:
+async def test_an_unreachable_server_is_reported_with_its_address(name: str) -> None:
     async with ChatServer() as server:
         root = server.root
     settings = ProviderSettings(base_url=root)

@@ -39,7 +39,7 @@ LEGAL: Body = {
 }
 
 
-def test_a_legal_body_passes() -> None:
+def test_a_valid_body_passes() -> None:
     assert violations(LEGAL) == []
 
 
@@ -112,7 +112,7 @@ ILLEGAL: list[tuple[Callable[[Body], object], str]] = [
 
 
 @pytest.mark.parametrize(("change", "expected"), ILLEGAL, ids=[f"{n}-{text}" for n, (_, text) in enumerate(ILLEGAL)])
-def test_an_illegal_body_is_refused(change: Callable[[Body], object], expected: str) -> None:
+def test_an_invalid_body_is_rejected(change: Callable[[Body], object], expected: str) -> None:
     body = copy.deepcopy(LEGAL)
     change(body)
     assert any(expected in problem for problem in violations(body)), violations(body)

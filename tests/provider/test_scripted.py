@@ -69,14 +69,14 @@ async def test_calls_without_an_id_get_different_ones() -> None:
     assert first.id != second.id
 
 
-async def test_a_stop_ends_the_turn() -> None:
+async def test_a_stop_step_ends_the_turn() -> None:
     assert await play(playing([{"text": "a"}, {"stop": "max_tokens"}, {"text": "b"}])) == [
         TextPiece("a"),
         StopPiece(StopReason.MAX_TOKENS),
     ]
 
 
-async def test_an_error_ends_the_turn_and_the_next_request_gets_the_next_turn() -> None:
+async def test_an_error_step_ends_the_turn_and_the_next_turn_follows() -> None:
     error = {"code": "CONTEXT_OVERFLOW", "message": "full", "retryable": True, "context_window": 9, "retry_after": 2}
     provider = playing([{"text": "a"}, {"error": error}], [{"text": "b"}])
     with pytest.raises(ProviderError, match="full") as caught:
@@ -92,7 +92,7 @@ async def test_an_error_ends_the_turn_and_the_next_request_gets_the_next_turn() 
     assert await play(provider) == [TextPiece(SCRIPT_ENDED), StopPiece(StopReason.END_TURN)]
 
 
-async def test_a_resumed_session_goes_on_where_it_was() -> None:
+async def test_a_resumed_session_continues_the_script() -> None:
     turns = [[{"text": "one"}], [{"text": "two"}], [{"text": "three"}]]
     provider = playing(*turns)
     history = (user(), assistant("one"), user())
@@ -101,7 +101,7 @@ async def test_a_resumed_session_goes_on_where_it_was() -> None:
     assert len(provider.requests) == 2
 
 
-async def test_a_gate_holds_the_turn() -> None:
+async def test_a_wait_step_pauses_the_turn() -> None:
     gate = asyncio.Event()
     provider = playing([{"text": "a"}, {"wait": "go"}, {"text": "b"}], gates={"go": gate})
     events = provider.stream(CompletionRequest(model="m", messages=(user(),)))
@@ -127,7 +127,7 @@ TOOL = ToolSpec("read", "Reads.", {"type": "object"})
         (CompletionRequest(model="m", messages=(user(),), max_tokens=-1), "max_tokens"),
     ],
 )
-async def test_an_illegal_request_is_refused(request_: CompletionRequest, complaint: str) -> None:
+async def test_an_invalid_request_is_rejected(request_: CompletionRequest, complaint: str) -> None:
     provider = playing([{"text": "first"}])
     with pytest.raises(ProviderError, match=complaint) as caught:
         await anext(provider.stream(request_))
@@ -136,14 +136,14 @@ async def test_an_illegal_request_is_refused(request_: CompletionRequest, compla
     assert (await play(provider))[0] == TextPiece("first")
 
 
-async def test_an_expectation_that_is_not_met_is_refused() -> None:
+async def test_a_request_that_fails_an_expectation_is_rejected() -> None:
     with pytest.raises(ProviderError, match=r"'bye'.*'hi'") as caught:
         await play(playing([{"expect": {"contains": "bye"}}]))
     assert caught.value.code is Code.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("sees", [True, False])
-async def test_what_the_script_claims(sees: bool) -> None:
+async def test_capabilities_set_by_the_script(sees: bool) -> None:
     claims = ScriptInfo(context_window=4096, max_tokens=5, has_tool_call=False, has_images=sees)
     provider = ScriptedProvider("s", "", script=make_script([[{"text": "x"}]], claims))
     info = await provider.info()
@@ -158,7 +158,7 @@ async def test_what_the_script_claims(sees: bool) -> None:
 # -- files ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_script_file(tmp_path: Path) -> None:
+def test_a_script_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "script.json"
     path.write_text(json.dumps({"info": {"contextWindow": 5}, "turns": [[{"text": "a"}], []]}))
     script = load_script(path)
@@ -182,13 +182,13 @@ def test_a_script_file(tmp_path: Path) -> None:
         ('[[{"error":{"code":"NO","message":""}}]]', r"turns\[0\]\[0\].error: "),
     ],
 )
-def test_a_wrong_script_is_an_error_that_names_file_and_place(tmp_path: Path, text: str, complaint: str) -> None:
+def test_an_invalid_script_is_reported_with_file_and_position(tmp_path: Path, text: str, complaint: str) -> None:
     path = tmp_path / "script.json"
     path.write_text(text)
     with pytest.raises(ConfigError, match=complaint):
         load_script(path)
 
 
-def test_a_missing_script_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_missing_script_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot read the script .*none\.json: No such file"):
         load_script(tmp_path / "none.json")

@@ -75,7 +75,7 @@ def decode(*chunks: bytes) -> list[bytes]:
 
 
 @given(streams(), st.data())
-def test_any_stream_cut_anywhere_is_the_same_list(stream: tuple[bytes, list[bytes]], data: st.DataObject) -> None:
+def test_chunk_boundaries_do_not_matter(stream: tuple[bytes, list[bytes]], data: st.DataObject) -> None:
     raw, expected = stream
     cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=8)))
     assert decode(raw) == expected
@@ -84,7 +84,7 @@ def test_any_stream_cut_anywhere_is_the_same_list(stream: tuple[bytes, list[byte
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
-def test_an_event_is_given_with_its_blank_line_not_later(end: bytes) -> None:
+def test_an_event_is_yielded_with_its_blank_line(end: bytes) -> None:
     decoder = SseDecoder()
     assert decoder.feed(b"data: one" + end) == []
     assert decoder.feed(end) == [b"one"]
@@ -104,12 +104,12 @@ def test_an_event_is_given_with_its_blank_line_not_later(end: bytes) -> None:
         (b"", []),
     ],
 )
-def test_at_the_end_a_whole_line_counts_and_a_cut_one_does_not(raw: bytes, expected: list[bytes]) -> None:
+def test_at_the_end_only_complete_lines_count(raw: bytes, expected: list[bytes]) -> None:
     assert decode(raw) == expected
 
 
 @pytest.mark.parametrize("raw", [b"data:\n\n", b"data: \n\n", b"data\n\n", b"event: x\n\n", b"\n\n\n", b"id: 1\n"])
-def test_an_event_without_data_is_none(raw: bytes) -> None:
+def test_an_event_without_data_is_ignored(raw: bytes) -> None:
     assert decode(raw) == []
 
 
@@ -144,13 +144,13 @@ def test_the_lines_of_an_event_are_bounded(line: bytes, monkeypatch: pytest.Monk
     assert (caught.value.code, caught.value.retryable) == (Code.MALFORMED_RESPONSE, False)
 
 
-def test_many_events_in_one_chunk_are_each_bounded_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_event_of_a_chunk_is_bounded_separately(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_framing, "MAX_EVENT_BYTES", 100)
     assert len(decode(b"data: 123456\n\n" * 1000)) == 1000
 
 
 @pytest.mark.parametrize(("size", "chunk"), [(15 << 20, 64), (1 << 19, 1)])
-def test_a_huge_event_in_tiny_pieces_costs_no_more_than_its_size(size: int, chunk: int) -> None:
+def test_a_huge_event_in_tiny_pieces_is_parsed_in_linear_time(size: int, chunk: int) -> None:
     """Scanning again from the start of the event for each piece would take minutes, more than a test is given."""
     raw = b"data: " + b"x" * size + b"\n\n"
     assert decode(*(raw[i : i + chunk] for i in range(0, len(raw), chunk))) == [b"x" * size]

@@ -70,13 +70,13 @@ def test_content_of_each_kind_is_progress(decoder: Any, data: bytes) -> None:
 
 
 @pytest.mark.parametrize(("decoder", "data"), HEARTBEATS)
-def test_case_RA_12_heartbeats_are_no_progress(decoder: Any, data: bytes) -> None:
+def test_case_RA_12_heartbeats_are_not_progress(decoder: Any, data: bytes) -> None:
     one = decoder(SPEAKER)
     one.feed(data * 3)
     assert one.progress == 0
 
 
-async def test_a_watch_counts_from_the_last_content(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_stall_timeout_counts_from_the_last_content(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
     watch, endless = StallTimer(10.0, SPEAKER), StallTimer(None, SPEAKER)
@@ -100,7 +100,7 @@ async def test_a_watch_counts_from_the_last_content(monkeypatch: pytest.MonkeyPa
         (ProviderSettings(stall_timeout=0), None),
     ],
 )
-def test_the_limit_follows_the_idle_limit_unless_it_is_set(settings: ProviderSettings, stall: float | None) -> None:
+def test_the_stall_timeout_follows_the_idle_timeout_unless_set(settings: ProviderSettings, stall: float | None) -> None:
     timeouts = make_timeouts(settings, local=False)
     assert timeouts.stall == stall
     longer = replace_idle(timeouts, 1_000.0)

@@ -64,7 +64,7 @@ def test_a_call_in_a_models_own_notation(text: str) -> None:
         assert (said, stop) == ("", StopReason.TOOL_USE)
 
 
-def test_words_before_the_call_stay() -> None:
+def test_text_before_the_call_stays() -> None:
     assert read(f"Let me look.\n{TAGGED}") == ("Let me look.\n", [("read", '{"path": "a.py"}')], StopReason.TOOL_USE)
 
 
@@ -79,7 +79,7 @@ def test_several_calls_keep_their_order_and_have_ids_of_their_own() -> None:
     assert len({call.id for call in calls}) == 3
 
 
-def test_arguments_stay_as_they_were_written_and_may_hold_tags() -> None:
+def test_arguments_are_unchanged_and_may_contain_tags() -> None:
     written = '{"path": "x", "text": "</tool_call>\\n<tool_call>{}", "n": 1.50}'
     text = f'<tool_call>{{"name":"read","arguments":{written}}}</tool_call>'
     assert read(text) == ("", [("read", written)], StopReason.TOOL_USE)
@@ -120,21 +120,21 @@ def test_arguments_stay_as_they_were_written_and_may_hold_tags() -> None:
         '<tool_call>{"name": ' + "[" * 5000,
     ],
 )
-def test_what_is_doubtful_stays_text(text: str) -> None:
+def test_ambiguous_text_stays_text(text: str) -> None:
     for pieces in ([text], list(text)):
         assert read(*pieces) == (text, [], StopReason.END_TURN)
 
 
-def test_a_call_that_may_be_cut_is_none() -> None:
+def test_a_possibly_truncated_call_is_text() -> None:
     for reason in (StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW, StopReason.OTHER):
         assert read(TAGGED, stop=reason) == (TAGGED, [], reason)
 
 
-def test_nothing_is_looked_for_when_no_tools_were_offered() -> None:
+def test_without_offered_tools_nothing_is_recognized() -> None:
     assert through(TextPiece(READ), END, offered=()) == [TextPiece(READ), END]
 
 
-def test_a_backend_that_names_calls_itself_is_believed() -> None:
+def test_a_backend_that_parses_calls_itself_is_trusted() -> None:
     call = CallPiece(ToolCall("a", "ls"))
     stop = StopPiece(StopReason.TOOL_USE)
     for last in (stop, END):
@@ -161,11 +161,11 @@ def test_other_events_keep_their_places() -> None:
 @pytest.mark.parametrize(
     "text", ["a", "a < b", "\n\nx", '{"b', "{ 1", "[1", "<b", "x\n<tool_x", "<tool_call>r", "x <tool_call>"]
 )
-def test_text_that_cannot_become_a_call_is_given_at_once(text: str) -> None:
+def test_text_that_cannot_become_a_call_is_yielded_at_once(text: str) -> None:
     assert "".join(one.text for one in through(*map(TextPiece, text)) if isinstance(one, TextPiece)) == text
 
 
-def test_what_is_held_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_buffered_text_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inline_tool_calls, "MAX_HELD_CHARACTERS", 60)
     long = '{"name":"read","arguments":{"path":"' + "a" * 60
     assert through(TextPiece(long)) == [TextPiece(long)]
@@ -179,18 +179,18 @@ def test_what_is_held_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("sign", ["", "{", "<tool_call>", "<tool_call>{"])
-def test_white_space_is_not_held_for_ever(sign: str) -> None:
+def test_white_space_is_not_buffered_indefinitely(sign: str) -> None:
     most = sign + " " * (MAX_BLANK_CHARACTERS - len(sign))
     assert through(TextPiece(most)) == []
     assert through(TextPiece(most), TextPiece(" ")) == [TextPiece(f"{most} ")]
 
 
-def test_a_call_is_found_behind_any_white_space() -> None:
+def test_a_call_is_recognized_after_any_white_space() -> None:
     text, calls, _ = read(*["\n"] * 3 * MAX_BLANK_CHARACTERS, READ)
     assert (text.strip(), len(calls)) == ("", 1)
 
 
-def test_more_calls_than_anybody_means_are_text() -> None:
+def test_too_many_calls_are_text() -> None:
     assert len(read(TAGGED * 256)[1]) == 256
     assert read(TAGGED * 257) == (TAGGED * 257, [], StopReason.END_TURN)
 
@@ -215,7 +215,7 @@ texts = st.lists(st.sampled_from(TOKENS), max_size=7).map("".join)
 
 
 @given(texts, st.data())
-def test_any_answer_cut_anywhere_is_read_the_same_and_nothing_gets_lost(text: str, data: st.DataObject) -> None:
+def test_any_answer_is_read_independently_of_chunk_boundaries(text: str, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     whole = read(*filter(None, pieces))
@@ -245,12 +245,12 @@ async def test_a_stream_is_wrapped() -> None:
     assert stop == StopPiece(StopReason.TOOL_USE)
 
 
-async def test_a_request_that_wants_no_calls_gets_none() -> None:
+async def test_a_request_without_tool_choice_gets_no_calls() -> None:
     events = [one async for one in extract_inline_calls(stream(TextPiece(READ), END), request(tool_choice="none"))]
     assert events == [TextPiece(READ), END]
 
 
-async def test_a_stream_that_fails_gives_what_was_held() -> None:
+async def test_a_failing_stream_yields_its_buffered_text() -> None:
     events: list[ProviderEvent] = []
     failing = stream(TextPiece('{"name":'), error=ProviderError(Code.STREAM_TRUNCATED, "cut"))
 

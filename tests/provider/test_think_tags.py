@@ -26,14 +26,14 @@ def expected(text: str) -> ThinkingSplit:
 
 
 @given(texts, st.data())
-def test_any_text_cut_anywhere_is_split_by_the_definition(text: str, data: st.DataObject) -> None:
+def test_any_text_is_split_independently_of_chunk_boundaries(text: str, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     assert split(*pieces) == split(*text) == expected(text)
 
 
 @given(texts)
-def test_only_what_may_be_a_tag_is_held_back(text: str) -> None:
+def test_only_possible_tags_are_buffered(text: str) -> None:
     tags, given = ThinkTagSplitter(), 0
     for character in "x" + text:
         given += sum(map(len, tags.feed(character)))
@@ -53,21 +53,21 @@ def test_only_what_may_be_a_tag_is_held_back(text: str) -> None:
         (["a < b and x<", "y"], "", "a < b and x<y"),
     ],
 )
-def test_case_P_14_a_tag_over_two_pieces(pieces: list[str], thinking: str, answer: str) -> None:
+def test_case_P_14_a_tag_across_two_deltas(pieces: list[str], thinking: str, answer: str) -> None:
     assert split(*pieces) == (thinking, answer)
 
 
-def test_a_tag_that_is_talked_about_is_text() -> None:
+def test_a_mentioned_tag_is_text() -> None:
     assert split("The tag <think>x</think> is") == ("", "The tag <think>x</think> is")
     assert split("<think>a</think>b <think>c</think>") == ("a", "b <think>c</think>")
 
 
-def test_empty_thinking_is_none() -> None:
+def test_empty_thinking_is_omitted() -> None:
     assert split("<think>\n\n</think>\n\nHi") == ("", "Hi")
     assert split("<think>", " ") == split("") == ("", "")
 
 
-def test_white_space_is_not_held_for_ever() -> None:
+def test_white_space_is_not_buffered_indefinitely() -> None:
     tags = ThinkTagSplitter()
     assert tags.feed(" " * MAX_BLANK_CHARACTERS) == ("", "")
     assert tags.feed(" ") == ("", " " * (MAX_BLANK_CHARACTERS + 1))
@@ -75,7 +75,7 @@ def test_white_space_is_not_held_for_ever() -> None:
     assert split(" " * MAX_BLANK_CHARACTERS + " <think>a").thinking == ""
 
 
-def test_what_comes_after_the_end_is_the_answer() -> None:
+def test_text_after_the_end_tag_is_the_answer() -> None:
     tags = ThinkTagSplitter()
     assert tags.feed("<thi") == ("", "")
     assert tags.end() == ("", "<thi")

@@ -16,7 +16,7 @@ TOKENS = st.one_of(st.none(), st.integers(-5, 1 << 60), st.sampled_from((0, 0.0,
 
 
 @given(st.lists(st.tuples(st.sampled_from(FIGURES), TOKENS)))
-def test_a_later_report_never_lowers_a_figure(reports: list[tuple[TokenFigure, float | None]]) -> None:
+def test_a_later_report_never_lowers_a_count(reports: list[tuple[TokenFigure, float | None]]) -> None:
     accumulator = UsageAccumulator()
     largest: dict[TokenFigure, int] = dict.fromkeys(FIGURES, 0)
     for figure, tokens in reports:
@@ -44,7 +44,7 @@ def test_a_later_report_never_lowers_a_figure(reports: list[tuple[TokenFigure, f
         {"prompt_tokens_details": None, "prompt_cache_hit_tokens": 1200},
     ],
 )
-def test_case_RA_14_cached_tokens_in_each_of_their_places(reported: dict[str, object]) -> None:
+def test_case_RA_14_cached_tokens_in_each_known_field(reported: dict[str, object]) -> None:
     counts = {"prompt_tokens": 1900, "completion_tokens": 13} | reported
     for chunk in ({"usage": counts}, {"x_groq": {"usage": counts}}, {"choices": [{"usage": counts}]}):
         usage = ChatUsage()

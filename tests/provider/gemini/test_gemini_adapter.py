@@ -131,7 +131,7 @@ def expected(capture: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 7, 64, 1000])
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.stem)
-async def test_captures(server: GeminiServer, provider: GeminiProvider, capture: Path, size: int) -> None:
+async def test_recordings_are_decoded(server: GeminiServer, provider: GeminiProvider, capture: Path, size: int) -> None:
     raw = capture.read_bytes()
     step = size or len(raw)
     server.replies = [Reply([raw[at : at + step] for at in range(0, len(raw), step)])]
@@ -152,7 +152,7 @@ async def test_captures(server: GeminiServer, provider: GeminiProvider, capture:
     assert len(ids) == len(set(ids))
 
 
-async def test_the_words_of_a_failure_inside_the_stream(server: GeminiServer, provider: GeminiProvider) -> None:
+async def test_an_error_inside_the_stream_has_its_message(server: GeminiServer, provider: GeminiProvider) -> None:
     server.replies = [Reply([(WIRE / "gemini-style/05-error-midstream.sse").read_bytes()])]
     _, error = await fails(provider)
     assert "The model is overloaded. Please try again later." in error.message
@@ -184,7 +184,7 @@ def result(call_id: str, words: str = "ok") -> Message:
 
 
 @pytest.mark.parametrize("number", ["02", "03", "04"])
-async def test_case_P_22_what_is_signed_goes_back_on_its_part(
+async def test_case_P_22_signatures_are_sent_back_on_their_part(
     server: GeminiServer, provider: GeminiProvider, number: str
 ) -> None:
     message = await answered(provider, number, server)
@@ -235,7 +235,7 @@ async def test_settings_and_the_configured_body(server: GeminiServer) -> None:
     assert server.received[0].headers["x-title"] == "yarrow"
 
 
-async def test_a_key_of_the_environment_is_not_sent_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_environment_key_is_not_sent_to_other_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", KEY)
     monkeypatch.setenv("GEMINI_API_KEY", KEY)
     monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
@@ -259,16 +259,14 @@ async def test_nothing_is_written_to_the_terminal(
     assert capfd.readouterr() == ("", "")
 
 
-async def test_a_connection_is_used_again(server: GeminiServer, provider: GeminiProvider) -> None:
+async def test_a_connection_is_reused(server: GeminiServer, provider: GeminiProvider) -> None:
     server.replies = [says("one"), says("two")]
     await stream(provider)
     await stream(provider)
     assert server.connections == 1
 
 
-async def test_case_T_12_images_that_are_refused_are_left_out_once(
-    server: GeminiServer, provider: GeminiProvider
-) -> None:
+async def test_case_T_12_rejected_images_are_omitted_once(server: GeminiServer, provider: GeminiProvider) -> None:
     server.replies = [refusal("Unable to process input image."), says("x"), says("y")]
     history = (user(PNG), user("what is it?"))
     assert (await stream(provider, prompt(*history)))[0] == TextPiece("x")
@@ -280,7 +278,7 @@ async def test_case_T_12_images_that_are_refused_are_left_out_once(
 # -- answers -------------------------------------------------------------------------------------------------------
 
 
-async def test_events_come_as_they_are_read(server: GeminiServer, provider: GeminiProvider) -> None:
+async def test_events_are_yielded_as_they_arrive(server: GeminiServer, provider: GeminiProvider) -> None:
     gate = asyncio.Event()
     server.replies = [Reply([chunk(text("a")), gate, chunk(text("b"), finish="STOP")])]
     async with aclosing(provider.stream(prompt())) as events:
@@ -297,7 +295,7 @@ async def test_chunk_size_joins_deltas(server: GeminiServer, provider: GeminiPro
     assert events == [TextPiece("abc"), TextPiece("d"), StopPiece(StopReason.END_TURN)]
 
 
-async def test_text_that_waits_comes_before_a_failure(server: GeminiServer, provider: GeminiProvider) -> None:
+async def test_buffered_text_precedes_a_failure(server: GeminiServer, provider: GeminiProvider) -> None:
     for whole in (True, False):
         server.replies = [Reply([chunk(text("half"))], whole=whole)]
         events, error = await fails(provider, prompt(stream_opts=StreamOptions(chunk_size=100)))
@@ -305,9 +303,7 @@ async def test_text_that_waits_comes_before_a_failure(server: GeminiServer, prov
         assert (error.code, error.retryable) == (Code.STREAM_TRUNCATED, True)
 
 
-async def test_what_breaks_behind_the_finish_reason_takes_nothing(
-    server: GeminiServer, provider: GeminiProvider
-) -> None:
+async def test_an_error_after_the_finish_reason_is_ignored(server: GeminiServer, provider: GeminiProvider) -> None:
     server.replies = [
         Reply([chunk(text("4"), finish="STOP")], whole=False),
         Reply([chunk(text("5"), finish="STOP"), b"data: {\n\n"]),
@@ -318,7 +314,7 @@ async def test_what_breaks_behind_the_finish_reason_takes_nothing(
             assert await stream(provider) == [TextPiece(words), StopPiece(StopReason.END_TURN)]
 
 
-async def test_framing_that_the_library_does_not_know(server: GeminiServer, provider: GeminiProvider) -> None:
+async def test_unknown_framing_is_an_error(server: GeminiServer, provider: GeminiProvider) -> None:
     first = chunk(text("a")).replace(b"data: ", b": ping\r\nevent: message\r\nid: 1\r\ndata:")
     last = b'data: {"candidates":\ndata: [{"finishReason":"STOP","content":{"parts":[{"text":"b"}]}}]}\n\n'
     server.replies = [Reply([b": hello\n\n", first, last])]
@@ -326,7 +322,7 @@ async def test_framing_that_the_library_does_not_know(server: GeminiServer, prov
 
 
 @pytest.mark.parametrize("data", [b"data: {\n\n", b"data: 5\n\n", b"data: \xff\n\n", b'data: {"candidates":5}\n\n'])
-async def test_what_is_no_answer(server: GeminiServer, provider: GeminiProvider, data: bytes) -> None:
+async def test_responses_that_are_not_answers(server: GeminiServer, provider: GeminiProvider, data: bytes) -> None:
     server.replies = [Reply([chunk(text("a")), data])]
     events, error = await fails(provider)
     assert events == [TextPiece("a")]
@@ -345,14 +341,14 @@ async def test_an_error_with_status_200(server: GeminiServer, provider: GeminiPr
     assert (error.code, error.retryable) == (Code.RATE_LIMIT, True)
 
 
-async def test_a_web_page_is_no_answer(server: GeminiServer, provider: GeminiProvider) -> None:
+async def test_a_web_page_is_not_an_answer(server: GeminiServer, provider: GeminiProvider) -> None:
     server.replies = [Reply([b"<html>Welcome"], headers={"content-type": "text/html"})]
     _, error = await fails(provider)
     assert (error.code, error.retryable) == (Code.MALFORMED_RESPONSE, False)
     assert "baseUrl" in error.message
 
 
-async def test_a_call_is_given_an_id_of_its_own(server: GeminiServer, provider: GeminiProvider) -> None:
+async def test_a_call_gets_its_own_id(server: GeminiServer, provider: GeminiProvider) -> None:
     server.replies = [Reply([chunk(call("ls", call_id="a"), call("ls", call_id="a"), call("ls"), finish="STOP")])]
     made = [one.call for one in await stream(provider) if isinstance(one, CallPiece)]
     assert made[0] == ToolCall("a", "ls", "{}", opaque='{"id":"a"}')
@@ -366,7 +362,7 @@ async def test_a_call_is_given_an_id_of_its_own(server: GeminiServer, provider: 
 @pytest.mark.parametrize(
     "row", [row for row in ERRORS if row["provider"] == "gemini-style"], ids=lambda row: row["expected"]["code"]
 )
-async def test_a_refusal_before_the_stream(server: GeminiServer, provider: GeminiProvider, row: Any) -> None:
+async def test_an_error_before_the_stream(server: GeminiServer, provider: GeminiProvider, row: Any) -> None:
     server.replies = [page(row["body"], row["status"], row["headers"])]
     events, error = await fails(provider)
     wanted = row["expected"]
@@ -376,7 +372,7 @@ async def test_a_refusal_before_the_stream(server: GeminiServer, provider: Gemin
     assert len(server.prompts) == 1
 
 
-async def test_a_wrong_key_is_an_error_that_does_not_show_it() -> None:
+async def test_an_invalid_key_is_an_error_that_hides_the_key() -> None:
     async with GeminiServer(key="another") as server:
         provider = provider_for(server, key=KEY)
         _, error = await fails(provider)
@@ -385,7 +381,7 @@ async def test_a_wrong_key_is_an_error_that_does_not_show_it() -> None:
         await provider.close()
 
 
-async def test_no_server_is_an_error_that_names_the_address() -> None:
+async def test_an_unreachable_server_is_reported_with_its_address() -> None:
     async with GeminiServer() as server:
         root = server.root
     provider = provider_for(server, key=KEY)
@@ -396,14 +392,14 @@ async def test_no_server_is_an_error_that_names_the_address() -> None:
     await provider.close()
 
 
-async def test_what_the_library_refuses_to_ask(server: GeminiServer, provider: GeminiProvider) -> None:
+async def test_requests_that_the_library_rejects(server: GeminiServer, provider: GeminiProvider) -> None:
     request = CompletionRequest(model="m?x=1", messages=(user("hi"),))
     _, error = await fails(provider, request)
     assert (error.code, error.retryable) == (Code.INVALID_REQUEST, False)
     assert server.received == []
 
 
-async def test_a_silent_server_is_left(server: GeminiServer, provider: GeminiProvider) -> None:
+async def test_a_silent_server_times_out(server: GeminiServer, provider: GeminiProvider) -> None:
     server.replies = [Reply([chunk(text("a")), asyncio.Event()])]
     events, error = await fails(provider, prompt(stream_opts=StreamOptions(idle_timeout=0.1)))
     assert events == [TextPiece("a")]
@@ -413,7 +409,7 @@ async def test_a_silent_server_is_left(server: GeminiServer, provider: GeminiPro
 # -- an end before the end -----------------------------------------------------------------------------------------
 
 
-async def test_a_cancelled_stream_gives_up_its_connection(server: GeminiServer, provider: GeminiProvider) -> None:
+async def test_a_cancelled_stream_closes_its_connection(server: GeminiServer, provider: GeminiProvider) -> None:
     server.replies = [Reply([chunk(text("a")), asyncio.Event()]), says("next")]
     first = asyncio.Event()
 
@@ -430,7 +426,7 @@ async def test_a_cancelled_stream_gives_up_its_connection(server: GeminiServer, 
     assert server.connections == 2
 
 
-async def test_a_stream_that_is_left_leaves_nothing_behind(server: GeminiServer, provider: GeminiProvider) -> None:
+async def test_an_abandoned_stream_is_cleaned_up(server: GeminiServer, provider: GeminiProvider) -> None:
     """The library's generators would each become a task to close them, were they left to the collector."""
     made: list[object] = []
     loop = asyncio.get_running_loop()
@@ -460,7 +456,7 @@ def model(name: str, window: int = 0, *actions: str) -> dict[str, Any]:
     return {"name": f"models/{name}", "displayName": name, "supportedGenerationMethods": list(actions), **limits}
 
 
-async def test_the_models(server: GeminiServer, provider: GeminiProvider) -> None:
+async def test_models_are_listed(server: GeminiServer, provider: GeminiProvider) -> None:
     first = [model("gemini-a", 1_048_576, "generateContent", "countTokens"), model("embed", 2048, "embedContent")]
     server.pages["/v1beta/models?pageSize=1000"] = page({"models": first, "nextPageToken": "p 2"})
     server.pages["/v1beta/models?pageSize=1000&pageToken=p+2"] = page({"models": [model("gemini-b")], "novel": 1})
@@ -468,19 +464,19 @@ async def test_the_models(server: GeminiServer, provider: GeminiProvider) -> Non
     assert await provider.list_models() == [ModelEntry("gemini-a", 1_048_576), ModelEntry("gemini-b")]
 
 
-async def test_a_list_without_an_end(server: GeminiServer, provider: GeminiProvider) -> None:
+async def test_an_endless_list_is_bounded(server: GeminiServer, provider: GeminiProvider) -> None:
     endless = page({"models": [model("x")], "nextPageToken": "p"})
     server.pages["/v1beta/models?pageSize=1000"] = server.pages["/v1beta/models?pageSize=1000&pageToken=p"] = endless
     assert len(await provider.list_models()) == MAX_PAGES
 
 
-async def test_a_list_that_is_refused(server: GeminiServer, provider: GeminiProvider) -> None:
+async def test_a_rejected_list_is_an_error(server: GeminiServer, provider: GeminiProvider) -> None:
     with pytest.raises(ProviderError) as caught:
         await provider.list_models()
     assert caught.value.code is Code.NOT_FOUND
 
 
-async def test_what_a_model_can_do(server: GeminiServer) -> None:
+async def test_capabilities_of_a_model(server: GeminiServer) -> None:
     server.pages["/v1beta/models/m"] = page(model("m", 2_000_000, "generateContent"))
     for configured, wanted in ((0, 2_000_000), (5, 5)):
         provider = provider_for(server, key=KEY, context_window=configured)
@@ -491,7 +487,7 @@ async def test_what_a_model_can_do(server: GeminiServer) -> None:
 
 
 @pytest.mark.parametrize("reply", [None, page({"name": "models/m"}), page("nonsense")])
-async def test_a_server_that_does_not_say(server: GeminiServer, provider: GeminiProvider, reply: Reply | None) -> None:
+async def test_no_details_of_the_model(server: GeminiServer, provider: GeminiProvider, reply: Reply | None) -> None:
     if reply is not None:
         server.pages["/v1beta/models/m"] = reply
     assert (await provider.info()).context_window == DEFAULT_CONTEXT_WINDOW
@@ -515,7 +511,7 @@ def test_the_library_is_not_imported_before_it_is_needed() -> None:
     assert done.stdout == "[]\n"
 
 
-async def test_without_the_library(provider: GeminiProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_library_is_reported(provider: GeminiProvider, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yarrow.provider.gemini.httpx_transport", None)
     for ask in (provider.info(), provider.list_models(), stream(provider)):
         with pytest.raises(ProviderError, match=r"pip install '\.\[gemini\]'") as caught:
@@ -551,5 +547,5 @@ def test_base_urls(url: str, base: str, version: str) -> None:
         ("http://[::1", False, False),
     ],
 )
-def test_what_a_host_is_known_for(url: str, official: bool, local: bool) -> None:
+def test_known_hosts_have_their_settings(url: str, official: bool, local: bool) -> None:
     assert (is_vendor_url(url, "gemini"), is_local(url)) == (official, local)

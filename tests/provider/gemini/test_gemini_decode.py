@@ -64,23 +64,23 @@ def test_finish_reasons(finish: str, reason: StopReason) -> None:
         ("MISSING_THOUGHT_SIGNATURE", Code.INVALID_REQUEST, False),
     ],
 )
-def test_case_P_21_finish_reasons_that_are_failures(finish: str, code: Code, *, retryable: bool) -> None:
+def test_case_P_21_failing_finish_reasons(finish: str, code: Code, *, retryable: bool) -> None:
     error = failure(chunk({"thought_signature": b"sig"}, finish=finish))
     assert (error.code, error.retryable) == (code, retryable)
     assert finish in error.message
 
 
-def test_a_blocked_prompt_is_withheld() -> None:
+def test_a_blocked_prompt_is_a_content_filter_error() -> None:
     blocked = GenerateContentResponse.model_validate({"prompt_feedback": {"block_reason": "SAFETY"}})
     assert decoded(blocked) == [StopPiece(StopReason.CONTENT_FILTER)]
 
 
-def test_an_answer_without_a_word() -> None:
+def test_an_empty_answer_is_an_error() -> None:
     error = failure(chunk(text("hm", thought=True)), chunk(text(""), finish="STOP"))
     assert (error.code, error.retryable) == (Code.EMPTY_RESPONSE, True)
 
 
-def test_no_finish_reason_is_no_end() -> None:
+def test_a_stream_without_a_finish_reason_is_truncated() -> None:
     error = failure(chunk(text("x")))
     assert (error.code, error.retryable) == (Code.STREAM_TRUNCATED, True)
 
@@ -93,23 +93,23 @@ def test_calls_keep_their_signature_and_their_id() -> None:
     assert stop == StopPiece(StopReason.TOOL_USE)
 
 
-def test_arguments_that_no_json_can_hold() -> None:
+def test_arguments_that_json_cannot_represent() -> None:
     one, _ = decoded(chunk(call(id="fc", args={"n": float("nan")}), finish="STOP"))
     assert (one.call.arguments, one.call.invalid_arguments) == ("{}", '{"n":NaN}')
 
 
-def test_a_call_that_came_before_the_limit_is_kept() -> None:
+def test_a_complete_call_before_the_limit_is_kept() -> None:
     events = decoded(chunk(call(id="fc")), chunk(finish="MAX_TOKENS"))
     assert events == [CallPiece(ToolCall("fc", "ls", "{}", opaque='{"id":"fc"}')), StopPiece(StopReason.MAX_TOKENS)]
 
 
 @pytest.mark.parametrize("parts", [[call(None)], [call()] * (MAX_CALLS + 1)])
-def test_calls_that_are_none(parts: list[dict[str, Any]]) -> None:
+def test_invalid_calls_are_rejected(parts: list[dict[str, Any]]) -> None:
     error = failure(chunk(*parts, finish="STOP"))
     assert (error.code, error.retryable) == (Code.MALFORMED_TOOL_CALL, True)
 
 
-def test_signatures_follow_what_they_sign() -> None:
+def test_signatures_follow_the_signed_part() -> None:
     events = decoded(
         chunk(text("hm", thought=True)),
         chunk(text("so", thought=True, thought_signature=b"a")),
@@ -127,29 +127,29 @@ def test_signatures_follow_what_they_sign() -> None:
     ]
 
 
-def test_halves_of_characters_do_not_go_on() -> None:
+def test_lone_surrogates_are_replaced() -> None:
     assert decoded(chunk(text("x\ud83c"), finish="STOP"))[0] == TextPiece("x\ufffd")
 
 
-def test_the_last_of_each_number_counts() -> None:
+def test_the_last_value_of_each_count_applies() -> None:
     first = {"prompt_token_count": 9, "cached_content_token_count": 4, "candidates_token_count": 1}
     last = {"candidates_token_count": 5, "thoughts_token_count": 7}
     events = decoded(chunk(text("x"), usage_metadata=first), chunk(finish="STOP", usage_metadata=last))
     assert events[1] == UsagePiece(Usage(5, 12, cache_read=4, thinking=7))
 
 
-def test_numbers_below_zero() -> None:
+def test_negative_counts_are_ignored() -> None:
     counts = {"prompt_token_count": 2, "cached_content_token_count": 4, "candidates_token_count": -1}
     assert decoded(chunk(text("x"), finish="STOP", usage_metadata=counts))[1] == UsagePiece(Usage(0, 0, cache_read=4))
 
 
-def test_only_the_first_candidate_speaks() -> None:
+def test_only_the_first_candidate_counts() -> None:
     other = {"content": {"parts": [{"text": "no"}]}, "finish_reason": "STOP"}
     both = {"candidates": [{"content": {"parts": [{"text": "yes"}]}, "finish_reason": "STOP"}, other]}
     assert decoded(GenerateContentResponse.model_validate(both))[0] == TextPiece("yes")
 
 
-def test_an_object_of_another_shape() -> None:
+def test_an_object_of_another_type() -> None:
     with pytest.raises(ProviderError) as caught:
         GeminiDecoder(Backend("acme")).take({"candidates": 5})
     assert (caught.value.code, caught.value.retryable) == (Code.MALFORMED_RESPONSE, True)

@@ -186,7 +186,7 @@ requests = st.builds(
 
 @given(requests, st.booleans())
 @settings(max_examples=250, deadline=None)
-def test_every_history_becomes_a_legal_request(request: CompletionRequest, sees: bool) -> None:
+def test_every_history_becomes_a_valid_request(request: CompletionRequest, sees: bool) -> None:
     if not any(message.text.strip() for message in request.messages):
         request = CompletionRequest(model=request.model, messages=(*request.messages, user("hi")), tools=request.tools)
     target = Target("here", request.model, lambda _: sees)
@@ -195,7 +195,7 @@ def test_every_history_becomes_a_legal_request(request: CompletionRequest, sees:
     assert encode_gemini_request(request, target, ProviderSettings(temperature=1.0)) == call
 
 
-def test_the_law_can_fail() -> None:
+def test_the_rules_detect_an_invalid_request() -> None:
     call = encode_gemini_request(CompletionRequest(model=MODEL, messages=(user("hi"),)), HERE, ProviderSettings())
     call.contents.append({"role": "user", "parts": [{"text": " "}]})
     assert len(violations(body_of(call), MODEL)) == 3
@@ -204,7 +204,7 @@ def test_the_law_can_fail() -> None:
 # -- histories -----------------------------------------------------------------------------------------------------
 
 
-def test_user_and_model_take_turns() -> None:
+def test_user_and_model_alternate() -> None:
     history = (assistant("a"), assistant("b"), user("c"), user("d", PNG), assistant("e"))
     image = {"inlineData": {"mime_type": "image/png", "data": PNG.data}}
     assert sent(*history) == [
@@ -216,7 +216,7 @@ def test_user_and_model_take_turns() -> None:
     ]
 
 
-def test_case_P_19_one_content_has_all_results_in_call_order() -> None:
+def test_case_P_19_results_share_one_content_in_call_order() -> None:
     history = (
         user("go"),
         assistant(*calls("a", "b", "c")),
@@ -258,11 +258,11 @@ def test_images_of_results_follow_all_results() -> None:
     assert image["inlineData"]["data"] == PNG.data
 
 
-def test_images_that_it_does_not_know_are_noted() -> None:
+def test_unsupported_images_become_notes() -> None:
     assert sent(user(Image("image/gif", "AAAA"), Image("image/png", "A"))) == [[{"text": HIDDEN_IMAGE}] * 2]
 
 
-def test_names_of_calls_and_results_are_the_same_and_legal() -> None:
+def test_names_of_calls_and_results_match_and_are_valid() -> None:
     history = (user("go"), assistant(ToolCall("a", "1.x", "{")), result("a", "no", is_error=True))
     assert sent(*history)[1:] == [
         [{"functionCall": {"name": "_1_x", "args": {}}, "thoughtSignature": UNSIGNED}],
@@ -275,7 +275,7 @@ def test_names_of_calls_and_results_are_the_same_and_legal() -> None:
 SIGNED = ToolCall("fc", "bash", '{"command":"ls"}', opaque='{"thoughtSignature":"c2ln","id":"fc"}')
 
 
-def test_ids_and_signatures_go_back_to_the_model_that_gave_them() -> None:
+def test_ids_and_signatures_are_sent_to_their_own_model() -> None:
     history = (user("go"), assistant(SIGNED, *calls("ours")), result("fc", "x"), result("ours", "y"))
     assert sent(*history)[1:] == [
         [wire_call(signature="c2ln", id="fc"), wire_call()],
@@ -284,18 +284,18 @@ def test_ids_and_signatures_go_back_to_the_model_that_gave_them() -> None:
 
 
 @pytest.mark.parametrize("origin", [{"model": "gemini-3-pro"}, {"provider": "there"}])
-def test_they_do_not_go_to_another_model(origin: dict[str, str]) -> None:
+def test_ids_and_signatures_are_not_sent_to_another_model(origin: dict[str, str]) -> None:
     note = Opaque('{"thoughtSignature":"c2ln","length":1}')
     history = (user("go"), assistant("x", note, SIGNED, **origin), result("fc", "x"))
     assert sent(*history)[1:] == [[{"text": "x"}, wire_call(signature=UNSIGNED)], [wire_result("x")]]
 
 
-def test_older_models_want_no_signature() -> None:
+def test_older_models_get_no_signature() -> None:
     target = Target("here", "gemini-2.5-flash")
     assert sent(user("go"), assistant(*calls("a")), result("a", "x"), target=target)[1] == [wire_call()]
 
 
-def test_signed_text_is_cut_off_the_text_before_it() -> None:
+def test_signed_text_is_separated_from_the_text_before_it() -> None:
     note = Opaque('{"thoughtSignature":"c2ln","length":3}')
     assert sent(user("go"), assistant("one two", note, " three", note), user("on"))[1] == [
         {"text": "one "},
@@ -305,7 +305,7 @@ def test_signed_text_is_cut_off_the_text_before_it() -> None:
     ]
 
 
-def test_a_signature_alone_and_a_signed_thought() -> None:
+def test_a_lone_signature_and_signed_thinking() -> None:
     alone = Opaque('{"thoughtSignature":"c2ln"}')
     thought = Opaque('{"thoughtSignature":"c2ln","thought":"hm"}')
     assert sent(user("go"), assistant(thought, Thinking("hm"), "x", alone), user("on"))[1] == [
@@ -318,7 +318,7 @@ def test_a_signature_alone_and_a_signed_thought() -> None:
 # -- fields --------------------------------------------------------------------------------------------------------
 
 
-def test_the_library_does_nothing_by_itself() -> None:
+def test_the_library_adds_nothing() -> None:
     config = encode_gemini_request(
         CompletionRequest(model=MODEL, messages=(user("hi"),)), HERE, ProviderSettings()
     ).config
@@ -326,7 +326,7 @@ def test_the_library_does_nothing_by_itself() -> None:
 
 
 @pytest.mark.parametrize("level", ThinkingLevel)
-def test_nothing_is_said_about_thinking(level: ThinkingLevel) -> None:
+def test_thinking_is_not_configured_for_models_without_it(level: ThinkingLevel) -> None:
     made = body(user("hi"), thinking=level)
     assert not made.pop("generationConfig")
     assert made.keys() == {"contents"}
@@ -339,7 +339,7 @@ def test_tool_choice(choice: str, mode: str | None) -> None:
     assert "toolConfig" not in body(user("hi"), tool_choice=choice)
 
 
-def test_values_of_the_request_come_before_configured_ones() -> None:
+def test_request_values_override_configured_ones() -> None:
     configured = ProviderSettings(max_tokens=9, temperature=0.1, extra_body={"generationConfig": {"topP": 0.5}})
     assert body(user("hi"), configured=configured)["generationConfig"] == {
         "maxOutputTokens": 9,
@@ -353,7 +353,7 @@ def test_values_of_the_request_come_before_configured_ones() -> None:
 # -- schemas -------------------------------------------------------------------------------------------------------
 
 
-def test_case_P_20_words_that_are_refused_are_taken_out_at_any_depth() -> None:
+def test_case_P_20_unsupported_schema_keywords_are_removed_at_any_depth() -> None:
     count_of: dict[str, Any] = {"type": "integer", "exclusiveMinimum": 0, "minimum": 1, "format": "int32"}
     schema: dict[str, Any] = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -395,7 +395,7 @@ def test_a_tool_without_parameters() -> None:
 
 @given(schemas)
 @settings(max_examples=200, deadline=None)
-def test_reducing_twice_changes_nothing(schema: Any) -> None:
+def test_reducing_a_schema_is_idempotent(schema: Any) -> None:
     once = reduce_schema(schema)
     assert reduce_schema(once) == once
     assert once.keys() <= ALLOWED_KEYWORDS

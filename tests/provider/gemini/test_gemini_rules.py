@@ -68,7 +68,7 @@ LEGAL = [
 
 
 @pytest.mark.parametrize("legal", LEGAL)
-def test_legal_bodies(legal: Body) -> None:
+def test_valid_bodies_pass(legal: Body) -> None:
     assert violations(legal, "gemini-3-flash") == []
 
 
@@ -127,11 +127,11 @@ ILLEGAL = [
 
 
 @pytest.mark.parametrize(("illegal", "sentence"), ILLEGAL, ids=lambda value: value if isinstance(value, str) else "")
-def test_illegal_bodies(illegal: Body, sentence: str) -> None:
+def test_invalid_bodies_are_rejected(illegal: Body, sentence: str) -> None:
     found = violations(illegal, "gemini-3-flash")
     assert any(sentence in one for one in found), found
 
 
 @pytest.mark.parametrize("name", ["gemini-2.5-pro", "models/gemini-1.5-flash", "gemma-3", ""])
-def test_models_that_take_unsigned_calls(name: str) -> None:
+def test_models_that_accept_unsigned_calls(name: str) -> None:
     assert violations(loop(call(signature="")), name) == []

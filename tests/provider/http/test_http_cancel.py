@@ -44,7 +44,7 @@ async def no_task_is_left() -> AsyncGenerator[None]:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-async def test_cancel_closes(client: HttpClient, stage: str) -> None:
+async def test_cancelling_closes_the_connection(client: HttpClient, stage: str) -> None:
     scheme, steps, body = STAGES[stage]
     look = asyncio.Event()
     async with serve([step if isinstance(step, bytes | Do) else look for step in steps]) as server:
@@ -77,7 +77,7 @@ async def test_cancel_while_connecting_leaves_no_task(client: HttpClient, monkey
         await task
 
 
-async def test_a_cancelled_request_gives_its_place_free(client: HttpClient, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancelled_request_frees_its_pool_slot(client: HttpClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "MAX_CONNECTIONS", 1)
     async with serve([Do.READ], [Do.READ, answer(b"ok")]) as server:
         first = asyncio.create_task(use(client, HttpRequest("GET", server.url), read=True))

@@ -64,9 +64,7 @@ async def test_every_byte_boundary_gives_the_same_body(client: HttpClient, name:
 
 @pytest.mark.parametrize("name", CODED)
 @pytest.mark.parametrize("framed", [True, False])
-async def test_a_body_that_ends_in_its_encoding_is_cut_whatever_its_framing_says(
-    client: HttpClient, name: str, framed: bool
-) -> None:
+async def test_a_body_that_ends_within_its_encoding_is_truncated(client: HttpClient, name: str, framed: bool) -> None:
     encoding, body = CODED[name]
     begin = b"HTTP/1.1 200 OK\r\ncontent-encoding: %b\r\n\r\n" % encoding
     # Between two members nothing tells that more should come.
@@ -81,7 +79,7 @@ async def test_a_body_that_ends_in_its_encoding_is_cut_whatever_its_framing_says
             assert (caught.value.code, caught.value.retryable) == (Code.STREAM_TRUNCATED, True)
 
 
-async def test_what_is_flushed_is_not_held_back(client: HttpClient) -> None:
+async def test_flushed_data_is_not_held_back(client: HttpClient) -> None:
     coder = zlib.compressobj(wbits=31)
     pieces = [coder.compress(b"data: %d\n\n" % number) + coder.flush(zlib.Z_SYNC_FLUSH) for number in range(5)]
     seen = [asyncio.Event() for _ in pieces]
@@ -98,13 +96,13 @@ async def test_what_is_flushed_is_not_held_back(client: HttpClient) -> None:
         assert await response.read() == b""
 
 
-async def test_a_long_head_of_the_encoding_does_not_hold_back_what_follows(client: HttpClient) -> None:
+async def test_a_long_encoding_header_does_not_delay_the_data(client: HttpClient) -> None:
     body = b"\x1f\x8b\x08\x08\0\0\0\0\0\x03" + b"n" * 100_000 + b"\0" + gzip.compress(TEXT, mtime=0)[10:]
     async with serve([Do.READ, coded(body)]) as server:
         assert await get(client, server.url) == TEXT
 
 
-async def test_what_was_whole_before_the_cut_is_handed_out_first(client: HttpClient) -> None:
+async def test_complete_data_is_yielded_before_the_truncation_error(client: HttpClient) -> None:
     coder = zlib.compressobj(wbits=31)
     half = chunked(coder.compress(b"first") + coder.flush(zlib.Z_SYNC_FLUSH), end=b"")
     half = half.replace(b"\r\n", b"\r\ncontent-encoding: gzip\r\n", 1)
@@ -130,7 +128,7 @@ async def test_what_was_whole_before_the_cut_is_handed_out_first(client: HttpCli
         (b"gzip, gzip", gzip.compress(gzip.compress(TEXT, mtime=0), mtime=0), "the encoding 'gzip, gzip'"),
     ],
 )
-async def test_what_cannot_be_decoded_is_refused_in_words(
+async def test_undecodable_data_is_an_error_with_a_message(
     client: HttpClient, encoding: bytes, body: bytes, words: str
 ) -> None:
     for pieces in ([coded(body, encoding)], [coded(body, encoding)[:-1], body[-1:]]):
@@ -146,7 +144,7 @@ async def test_a_body_without_bytes_needs_no_encoding(client: HttpClient, encodi
         assert len(server.visits) == 1
 
 
-async def test_a_limit_is_on_what_was_decoded(client: HttpClient) -> None:
+async def test_the_limit_applies_to_decoded_bytes(client: HttpClient) -> None:
     async with (
         serve([Do.READ, coded(gzip.compress(bytes(10_000_000), mtime=0))]) as server,
         client.send(HttpRequest("GET", server.url)) as response,
@@ -154,7 +152,7 @@ async def test_a_limit_is_on_what_was_decoded(client: HttpClient) -> None:
         assert await response.read(1000) == bytes(1000)
 
 
-async def test_a_body_that_swells_comes_in_pieces_and_lets_others_run(client: HttpClient) -> None:
+async def test_a_highly_compressed_body_is_decoded_in_pieces(client: HttpClient) -> None:
     bomb = gzip.compress(bytes(64 * 1024 * 1024), 9)
     turns = 0
 
@@ -181,7 +179,7 @@ async def test_a_body_that_swells_comes_in_pieces_and_lets_others_run(client: Ht
     members=st.lists(st.binary(max_size=200) | st.integers(1, 200_000).map(bytes), max_size=4),
     cuts=st.lists(st.integers(1, 400), max_size=30),
 )
-async def test_any_members_in_any_pieces_are_their_texts_together(members: list[bytes], cuts: list[int]) -> None:
+async def test_any_gzip_members_in_any_chunks_are_concatenated(members: list[bytes], cuts: list[int]) -> None:
     raw = b"".join(gzip.compress(member) for member in members)
 
     async def source() -> bytes:

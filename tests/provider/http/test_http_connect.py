@@ -63,7 +63,7 @@ def resolve_to(monkeypatch: pytest.MonkeyPatch, *ports: int, second_family: int 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
 
 
-async def test_refused(client: HttpClient, closed_port: int) -> None:
+async def test_a_refused_connection_is_reported(client: HttpClient, closed_port: int) -> None:
     error = await failure(client, f"http://127.0.0.1:{closed_port}/v1?key=secret")
     assert error.message == f"cannot connect to 127.0.0.1:{closed_port}: connection refused"
     # Nobody listens on this machine: it is known at once, and waiting long is of no use.
@@ -71,7 +71,7 @@ async def test_refused(client: HttpClient, closed_port: int) -> None:
     assert error.retryable
 
 
-async def test_refused_by_every_address_is_said_once(
+async def test_a_refusal_by_every_address_is_reported_once(
     client: HttpClient, closed_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -80,7 +80,7 @@ async def test_refused_by_every_address_is_said_once(
     assert (await failure(client, "http://model.test")).message == "cannot connect to model.test:80: connection refused"
 
 
-async def test_a_dead_first_address_costs_a_moment(
+async def test_an_unreachable_first_address_costs_a_short_delay(
     client: HttpClient, full_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dialer, "MAX_ATTEMPT_SECONDS", 0.05)
@@ -90,7 +90,7 @@ async def test_a_dead_first_address_costs_a_moment(
         assert b"\r\nhost: model.test\r\n" in server.visits[0].requests[0]
 
 
-async def test_after_a_dead_address_the_other_family_is_tried(
+async def test_after_an_unreachable_address_the_other_family_is_tried(
     client: HttpClient, closed_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serve([Do.READ, answer(b"same")]) as same, serve([Do.READ, answer(b"other")]) as other:
@@ -98,13 +98,13 @@ async def test_after_a_dead_address_the_other_family_is_tried(
         assert await fetch(client, "http://model.test") == b"other"
 
 
-async def test_no_connection_in_time(client: HttpClient, full_port: int) -> None:
+async def test_a_connection_timeout_is_reported(client: HttpClient, full_port: int) -> None:
     error = await failure(client, f"http://127.0.0.1:{full_port}", connect=0.05)
     assert error.message.endswith(": no connection within 0.05 s")
     assert error.retryable
 
 
-async def test_an_unknown_name(client: HttpClient, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unknown_host_is_reported(client: HttpClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_args: object, **_more: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -115,7 +115,7 @@ async def test_an_unknown_name(client: HttpClient, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".test"])
-async def test_a_name_that_cannot_be(client: HttpClient, host: str) -> None:
+async def test_an_invalid_host_name_is_reported(client: HttpClient, host: str) -> None:
     assert "name resolution failed" in (await failure(client, f"http://{host}/")).message
 
 
@@ -131,9 +131,7 @@ async def test_tls_carries_requests_on_one_connection(client: HttpClient, truste
         assert len(server.visits) == 1
 
 
-async def test_tls_body_to_the_end_of_the_connection_arrives_whole_at_a_slow_reader(
-    client: HttpClient, trusted: Authority
-) -> None:
+async def test_a_tls_body_until_close_reaches_a_slow_reader_completely(client: HttpClient, trusted: Authority) -> None:
     async with serve([Do.READ, b"HTTP/1.1 200 OK\r\n\r\n", BIG, Do.CLOSE], tls=trusted.context) as server:
         body = bytearray()
         async with client.send(HttpRequest("GET", f"https://127.0.0.1:{server.port}/")) as response:
@@ -143,7 +141,7 @@ async def test_tls_body_to_the_end_of_the_connection_arrives_whole_at_a_slow_rea
         assert body == BIG
 
 
-async def test_leaving_a_tls_response_early_closes_it(client: HttpClient, trusted: Authority) -> None:
+async def test_abandoning_a_tls_response_closes_it(client: HttpClient, trusted: Authority) -> None:
     async with serve([Do.READ, chunked(b"x", end=b"")], tls=trusted.context) as server:
         async with client.send(HttpRequest("GET", f"https://127.0.0.1:{server.port}/")) as response:
             async for _ in response:
@@ -151,7 +149,7 @@ async def test_leaving_a_tls_response_early_closes_it(client: HttpClient, truste
         await server.visits[0].gone.wait()
 
 
-async def test_a_certificate_that_nobody_vouches_for(client: HttpClient, vouched: Authority) -> None:
+async def test_an_untrusted_certificate_is_rejected(client: HttpClient, vouched: Authority) -> None:
     async with serve([Do.READ, OK], tls=vouched.context) as server:
         error = await failure(client, f"https://127.0.0.1:{server.port}/")
         assert f"cannot verify the TLS certificate of 127.0.0.1:{server.port}: self" in error.message
@@ -160,7 +158,7 @@ async def test_a_certificate_that_nobody_vouches_for(client: HttpClient, vouched
         assert not server.visits
 
 
-async def test_a_file_of_authorities_that_is_not_there(
+async def test_a_missing_ca_file_is_reported(
     client: HttpClient, vouched: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/ca.pem")
@@ -169,7 +167,7 @@ async def test_a_file_of_authorities_that_is_not_there(
         assert error.message.endswith("SSL_CERT_FILE is '/nowhere/ca.pem', which cannot be read: set it to a PEM file")
 
 
-async def test_a_certificate_for_another_name(
+async def test_a_certificate_for_another_name_is_rejected(
     client: HttpClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = Authority(tmp_path, "DNS:other.test")
@@ -180,7 +178,7 @@ async def test_a_certificate_for_another_name(
         assert not error.retryable
 
 
-async def test_https_asked_of_a_server_that_speaks_http(client: HttpClient) -> None:
+async def test_https_to_a_plain_http_server_is_reported(client: HttpClient) -> None:
     async with serve([b"HTTP/1.1 400 Bad Request\r\n\r\n"]) as server:
         error = await failure(client, f"https://127.0.0.1:{server.port}/")
         assert "is it http instead of https?" in error.message
@@ -188,22 +186,20 @@ async def test_https_asked_of_a_server_that_speaks_http(client: HttpClient) -> N
 
 
 @pytest.mark.parametrize("end", [Do.CLOSE, Do.RESET])
-async def test_a_server_that_hangs_up_in_the_handshake(client: HttpClient, end: Do) -> None:
+async def test_a_server_that_closes_during_the_handshake(client: HttpClient, end: Do) -> None:
     async with serve([end]) as server:
         error = await failure(client, f"https://127.0.0.1:{server.port}/")
         assert error.message.startswith(f"cannot connect to 127.0.0.1:{server.port}: ")
         assert error.retryable
 
 
-async def test_a_handshake_that_hangs(client: HttpClient) -> None:
+async def test_a_hanging_handshake_times_out(client: HttpClient) -> None:
     async with serve([Do.STALL]) as server:
         error = await failure(client, f"https://127.0.0.1:{server.port}/", connect=0.05)
         assert "no connection within 0.05 s" in error.message
 
 
-async def test_a_server_that_hangs_up_before_we_come_to_ask(
-    client: HttpClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_that_closes_before_the_request(client: HttpClient, monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
     connect = loop.create_connection
 

@@ -51,7 +51,7 @@ async def test_every_byte_boundary_gives_the_same_response(client: HttpClient, n
         assert len(server.visits) == 1, "each of them leaves the connection usable"
 
 
-async def test_a_body_that_ends_with_the_connection_is_whole(client: HttpClient) -> None:
+async def test_a_body_until_close_is_complete(client: HttpClient) -> None:
     body = TO_THE_END.partition(b"\r\n\r\n")[2]
     cuts = [(Do.READ, TO_THE_END[:cut], TO_THE_END[cut:], Do.CLOSE) for cut in range(1, len(TO_THE_END))]
     async with serve(*cuts) as server:
@@ -62,7 +62,7 @@ async def test_a_body_that_ends_with_the_connection_is_whole(client: HttpClient)
 
 @pytest.mark.parametrize("end", [Do.CLOSE, Do.RESET])
 @pytest.mark.parametrize("name", ["length", "chunks", "extensions-trailers", "interim"])
-async def test_a_connection_lost_at_any_byte_is_an_error_that_tells_where(
+async def test_a_connection_lost_at_any_byte_is_reported_with_its_position(
     client: HttpClient, name: str, end: Do
 ) -> None:
     raw, _, _ = WHOLE[name]
@@ -82,7 +82,7 @@ async def test_a_reset_is_not_the_end_of_a_body_without_length(client: HttpClien
     assert (error.code, error.retryable) == (Code.STREAM_TRUNCATED, True)
 
 
-async def test_what_arrived_before_the_cut_is_handed_out_first(client: HttpClient) -> None:
+async def test_data_before_the_truncation_is_yielded_first(client: HttpClient) -> None:
     half = chunked(b"first", end=b"")
     async with serve([Do.READ, half, Do.CLOSE]) as server, client.send(HttpRequest("GET", server.url)) as response:
         await server.visits[0].gone.wait()
@@ -92,7 +92,7 @@ async def test_what_arrived_before_the_cut_is_handed_out_first(client: HttpClien
             await anext(pieces)
 
 
-async def test_the_chunks_of_one_read_come_as_one_piece(client: HttpClient) -> None:
+async def test_the_chunks_of_one_read_are_joined(client: HttpClient) -> None:
     raw = chunked(*[b"data: x\n\n"] * 50)
     cut = [Do.READ, raw[:100], raw[100:200], raw[200:]]
     async with serve(cut) as server, client.send(HttpRequest("GET", server.url)) as response:
@@ -124,7 +124,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-async def test_what_is_not_http_is_refused_in_words(client: HttpClient, name: str) -> None:
+async def test_a_response_that_is_not_http_is_reported(client: HttpClient, name: str) -> None:
     raw, words = BROKEN[name]
     pieces = [raw[i : i + 20_000] for i in range(0, len(raw), 20_000)]
     for script in ([raw], pieces):
@@ -137,13 +137,13 @@ async def test_what_is_not_http_is_refused_in_words(client: HttpClient, name: st
 @pytest.mark.parametrize(
     "begin", [b"HTTP/1.1 200 ", HEAD + b"x-a: ", chunked(b"x", end=b"0\r\nx-a: "), chunked(b"x", end=b"5;a=")]
 )
-async def test_a_line_without_end_is_given_up(client: HttpClient, begin: bytes) -> None:
+async def test_an_endless_line_is_rejected(client: HttpClient, begin: bytes) -> None:
     error = await failure(client, begin, *[b"a" * 20_000] * 10)
     assert (error.code, error.retryable) == (Code.MALFORMED_RESPONSE, False)
     assert "65536 bytes" in error.message
 
 
-async def test_a_long_head_within_the_limits_is_read(client: HttpClient) -> None:
+async def test_a_long_header_within_the_limits_is_read(client: HttpClient) -> None:
     lines = [b"x-%d: %b" % (i, b"v" * 240) for i in range(250)]
     raw = answer(b"ok", *lines)
     async with serve([Do.READ, raw]) as server, client.send(HttpRequest("GET", server.url)) as response:
@@ -151,7 +151,7 @@ async def test_a_long_head_within_the_limits_is_read(client: HttpClient) -> None
         assert await response.read() == b"ok"
 
 
-async def test_head_is_given_as_sent(client: HttpClient) -> None:
+async def test_headers_are_returned_as_sent(client: HttpClient) -> None:
     raw = answer(b"", b"X-One:  a \t", b"x-Two: 1", b"X-TWO: 2", b"x-empty:", b"x-latin: \xe9", status=b"429 Slow down")
     async with serve([Do.READ, raw]) as server, client.send(HttpRequest("GET", server.url)) as response:
         assert (response.status, response.reason) == (429, "Slow down")
@@ -164,14 +164,14 @@ async def test_head_is_given_as_sent(client: HttpClient) -> None:
         }
 
 
-async def test_headers_of_an_interim_response_are_not_those_of_the_response(client: HttpClient) -> None:
+async def test_headers_of_an_interim_response_are_ignored(client: HttpClient) -> None:
     raw = b"HTTP/1.1 103 Early\r\nlink: <a>\r\nx-a: 1\r\n\r\n" + answer(b"", b"x-a: 2")
     async with serve([Do.READ, raw]) as server, client.send(HttpRequest("GET", server.url)) as response:
         assert response.reason == "OK"
         assert response.headers == {"content-length": "0", "x-a": "2"}
 
 
-async def test_read_keeps_no_more_than_its_limit(client: HttpClient) -> None:
+async def test_read_buffers_at_most_its_limit(client: HttpClient) -> None:
     async with serve([Do.READ, answer(b"0123456789")] * 3) as server:
         for limit, expected in ((4, b"0123"), (10, b"0123456789"), (99, b"0123456789")):
             async with client.send(HttpRequest("GET", server.url)) as response:

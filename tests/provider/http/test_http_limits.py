@@ -35,7 +35,7 @@ async def stalled(asking: asyncio.Task[bytes], clock: Clock, limit: float, words
 
 
 @pytest.mark.parametrize("script", [(), (b"HTTP/1.1 100 Continue\r\n\r\n",), (b"\r\n",)])
-async def test_no_answer_in_time(client: HttpClient, clock: Clock, script: tuple[bytes, ...]) -> None:
+async def test_an_answer_timeout_is_reported(client: HttpClient, clock: Clock, script: tuple[bytes, ...]) -> None:
     async with serve([Do.READ, *script]) as server:
         asking = asyncio.create_task(ask(client, server, Timeouts()))
         await (await server.visit(0)).asked.wait()
@@ -44,7 +44,7 @@ async def test_no_answer_in_time(client: HttpClient, clock: Clock, script: tuple
 
 
 @pytest.mark.parametrize("cut", [1, 20, len(HALF) - 7, len(HALF)])
-async def test_silence_in_the_middle_of_an_answer(client: HttpClient, clock: Clock, cut: int) -> None:
+async def test_silence_within_an_answer_times_out(client: HttpClient, clock: Clock, cut: int) -> None:
     async with serve([Do.READ, HALF[:cut]]) as server:
         asking = asyncio.create_task(ask(client, server, Timeouts()))
         await (await server.visit(0)).asked.wait()
@@ -52,23 +52,21 @@ async def test_silence_in_the_middle_of_an_answer(client: HttpClient, clock: Clo
         await server.visits[0].gone.wait()
 
 
-async def test_a_server_that_takes_no_request(client: HttpClient, clock: Clock) -> None:
+async def test_a_server_that_does_not_read_the_request(client: HttpClient, clock: Clock) -> None:
     async with serve([Do.STALL]) as server:
         asking = asyncio.create_task(ask(client, server, Timeouts(first_byte=None), bytes(BIG)))
         await server.visit(0)
         await stalled(asking, clock, 30, "")
 
 
-async def test_an_answer_that_began_before_the_request_was_sent_is_measured_as_an_answer(
-    client: HttpClient, clock: Clock
-) -> None:
+async def test_an_early_answer_is_timed_as_an_answer(client: HttpClient, clock: Clock) -> None:
     async with serve([HALF, Do.READ]) as server:
         asking = asyncio.create_task(ask(client, server, Timeouts(first_byte=None), bytes(BIG)))
         await (await server.visit(0)).asked.wait()
         await stalled(asking, clock, 120, "idleTimeout")
 
 
-async def test_no_limit_waits(client: HttpClient, clock: Clock) -> None:
+async def test_no_timeout_waits_indefinitely(client: HttpClient, clock: Clock) -> None:
     answers, ends = asyncio.Event(), asyncio.Event()
     async with serve([Do.READ, answers, HALF, ends, b"0\r\n\r\n"]) as server:
         asking = asyncio.create_task(ask(client, server, Timeouts(first_byte=None, idle=None)))
@@ -88,7 +86,7 @@ async def test_no_limit_waits(client: HttpClient, clock: Clock) -> None:
     ],
     ids=["comments", "head byte by byte", "interim responses"],
 )
-async def test_each_sign_of_life_starts_the_clock_again(
+async def test_each_received_byte_restarts_the_timeout(
     client: HttpClient, clock: Clock, timeouts: Timeouts, begin: bytes, life: list[bytes], end: bytes, body: bytes
 ) -> None:
     beats = [asyncio.Event() for _ in range(8)]
@@ -102,7 +100,7 @@ async def test_each_sign_of_life_starts_the_clock_again(
         assert await asking == body
 
 
-async def test_the_write_limit_is_on_standstill_not_on_size(client: HttpClient, clock: Clock) -> None:
+async def test_the_write_timeout_measures_stalls_not_size(client: HttpClient, clock: Clock) -> None:
     taken = asyncio.Event()
     async with serve([taken, answer(b"thanks")]) as server:
         asking = asyncio.create_task(ask(client, server, Timeouts(), bytes(BIG)))
@@ -114,7 +112,7 @@ async def test_the_write_limit_is_on_standstill_not_on_size(client: HttpClient, 
         assert await asking == b"thanks"
 
 
-async def test_an_early_answer_ends_the_writing_and_the_connection(client: HttpClient) -> None:
+async def test_an_early_answer_stops_the_upload_and_closes_the_connection(client: HttpClient) -> None:
     early = answer(b"too large", status=b"413 No")
     async with serve([early, Do.STALL], [Do.READ, answer(b"ok")]) as server:
         assert await ask(client, server, Timeouts(), bytes(BIG)) == b"too large"
@@ -122,7 +120,7 @@ async def test_an_early_answer_ends_the_writing_and_the_connection(client: HttpC
         assert len(server.visits) == 2
 
 
-async def test_a_reader_that_does_not_read_stops_the_server_and_no_clock_runs(client: HttpClient, clock: Clock) -> None:
+async def test_a_paused_reader_pauses_the_server_without_a_timeout(client: HttpClient, clock: Clock) -> None:
     body = bytes(BIG)
     async with serve([Do.READ, answer(body), Do.READ, answer(b"again")]) as server:
         async with client.send(HttpRequest("GET", server.url)) as response:
@@ -138,7 +136,7 @@ async def test_a_reader_that_does_not_read_stops_the_server_and_no_clock_runs(cl
         assert len(server.visits) == 1
 
 
-async def test_a_large_body_flows_while_it_is_read(client: HttpClient) -> None:
+async def test_a_large_body_streams_while_it_is_read(client: HttpClient) -> None:
     chunk = bytes(range(256)) * 64
     async with serve([Do.READ, chunked(*[chunk] * 512)]) as server:
         assert await ask(client, server, Timeouts()) == chunk * 512

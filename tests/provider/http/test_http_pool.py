@@ -26,7 +26,7 @@ async def ask(client: HttpClient, server: ByteServer | str, path: str = "", *, w
     "first",
     [OK, chunked(b"ok"), b"HTTP/1.1 204 None\r\n\r\n", b"HTTP/1.0 200 OK\r\nconnection: keep-alive\r\n" + OK[17:]],
 )
-async def test_a_response_read_to_its_end_leaves_the_connection_for_the_next(client: HttpClient, first: bytes) -> None:
+async def test_a_fully_read_response_frees_its_connection(client: HttpClient, first: bytes) -> None:
     async with serve([Do.READ, first, Do.READ, OK, Do.READ, OK]) as server:
         for path in ("/a", "/b", "/c"):
             await ask(client, server, path)
@@ -45,7 +45,7 @@ async def test_a_response_read_to_its_end_leaves_the_connection_for_the_next(cli
         answer(b"ok", b"connection: close") + b"garbage",
     ],
 )
-async def test_a_connection_that_may_not_or_must_not_go_on_is_closed(client: HttpClient, first: bytes) -> None:
+async def test_a_connection_that_cannot_be_reused_is_closed(client: HttpClient, first: bytes) -> None:
     async with serve([Do.READ, first], [Do.READ, OK]) as server:
         assert await ask(client, server) == b"ok"
         await server.visits[0].gone.wait()
@@ -65,7 +65,7 @@ async def test_bytes_on_an_idle_connection_close_it(client: HttpClient, garbage:
 
 
 @pytest.mark.parametrize("end", [Do.CLOSE, Do.RESET])
-async def test_a_server_that_hung_up_while_idle_is_called_again(client: HttpClient, end: Do) -> None:
+async def test_an_idle_connection_closed_by_the_server_is_replaced(client: HttpClient, end: Do) -> None:
     async with serve([Do.READ, OK, end], [Do.READ, OK]) as server:
         assert await ask(client, server) == b"ok"
         await server.visits[0].gone.wait()
@@ -75,7 +75,7 @@ async def test_a_server_that_hung_up_while_idle_is_called_again(client: HttpClie
 
 
 @pytest.mark.parametrize("end", [Do.CLOSE, Do.RESET])
-async def test_a_server_that_hangs_up_as_we_write_is_asked_again_once(client: HttpClient, end: Do) -> None:
+async def test_a_request_is_retried_once_if_the_server_closes_during_the_write(client: HttpClient, end: Do) -> None:
     async with serve([Do.READ, OK, Do.READ, end], [Do.READ, OK], [Do.READ, end]) as server:
         await ask(client, server, "/1")
         assert await ask(client, server, "/2") == b"ok"
@@ -88,7 +88,7 @@ async def test_a_server_that_hangs_up_as_we_write_is_asked_again_once(client: Ht
         assert len(server.visits) == 2
 
 
-async def test_a_request_is_not_sent_twice_once_an_answer_began(client: HttpClient) -> None:
+async def test_a_request_is_not_retried_once_an_answer_started(client: HttpClient) -> None:
     async with serve([Do.READ, OK, Do.READ, b"HTTP/1.1 2", Do.CLOSE], [Do.READ, OK]) as server:
         await ask(client, server)
         with pytest.raises(ProviderError) as caught:
@@ -97,7 +97,7 @@ async def test_a_request_is_not_sent_twice_once_an_answer_began(client: HttpClie
         assert len(server.visits) == 1
 
 
-async def test_a_request_is_not_sent_twice_because_the_server_is_slow(client: HttpClient) -> None:
+async def test_a_request_is_not_retried_because_the_server_is_slow(client: HttpClient) -> None:
     async with serve([Do.READ, OK, Do.READ], [Do.READ, OK]) as server:
         await ask(client, server)
         with pytest.raises(ProviderError) as caught:
@@ -106,7 +106,7 @@ async def test_a_request_is_not_sent_twice_because_the_server_is_slow(client: Ht
         assert len(server.visits) == 1
 
 
-async def test_one_dead_connection_condemns_the_older_idle_ones(client: HttpClient) -> None:
+async def test_a_closed_connection_discards_older_idle_ones(client: HttpClient) -> None:
     both = asyncio.Event()
     async with serve(*[[Do.READ, both, OK, Do.READ, Do.CLOSE]] * 2, [Do.READ, OK]) as server:
         first = [asyncio.create_task(ask(client, server)) for _ in range(2)]
@@ -131,7 +131,7 @@ async def test_a_connection_that_was_idle_too_long_is_replaced(
 
 
 @pytest.mark.parametrize("way", ["break", "error", "read less", "ignore the body"])
-async def test_leaving_early_closes_the_connection(client: HttpClient, way: str) -> None:
+async def test_abandoning_a_response_closes_the_connection(client: HttpClient, way: str) -> None:
     async with serve([Do.READ, chunked(b"first", end=b"")], [Do.READ, OK]) as server:
         with pytest.raises(ZeroDivisionError) if way == "error" else nullcontext():
             async with client.send(HttpRequest("GET", server.url)) as response:
@@ -146,14 +146,14 @@ async def test_leaving_early_closes_the_connection(client: HttpClient, way: str)
         assert await ask(client, server) == b"ok"
 
 
-async def test_leaving_a_body_unread_closes_the_connection_though_it_has_arrived(client: HttpClient) -> None:
+async def test_an_unread_body_closes_the_connection_even_if_it_has_arrived(client: HttpClient) -> None:
     async with serve([Do.READ, OK, Do.READ, OK]) as server:
         async with client.send(HttpRequest("GET", server.url)):
             pass
         await server.visits[0].gone.wait()
 
 
-async def test_a_response_is_worth_nothing_after_it_was_left(client: HttpClient) -> None:
+async def test_an_abandoned_response_cannot_be_read(client: HttpClient) -> None:
     async with serve([Do.READ, chunked(b"first", end=b"")], [Do.READ, OK, Do.READ, OK]) as server:
         async with client.send(HttpRequest("GET", server.url)) as left:
             await anext(aiter(left))
@@ -176,7 +176,7 @@ async def test_parallel_requests_get_their_own_answers(client: HttpClient) -> No
         assert {await task for task in tasks} == {b"%d" % number for number in range(20)}
 
 
-async def test_connections_are_bounded_and_the_rest_wait_in_line(client: HttpClient) -> None:
+async def test_connections_are_bounded_and_further_requests_wait_in_order(client: HttpClient) -> None:
     limit, free = connection.MAX_CONNECTIONS, asyncio.Event()
     async with serve([Do.READ, free, OK, *[Do.READ, OK] * 10]) as server:
         tasks = [asyncio.create_task(ask(client, server, f"/{number}")) for number in range(limit + 8)]
@@ -197,7 +197,7 @@ async def test_servers_do_not_share_connections_or_limits(client: HttpClient) ->
         assert [await ask(client, one), await ask(client, two)] == [b"one", b"two"]
 
 
-async def test_close_ends_what_is_under_way_and_refuses_what_comes(client: HttpClient) -> None:
+async def test_close_ends_active_requests_and_rejects_further_ones(client: HttpClient) -> None:
     half = chunked(b"first", end=b"")
     async with serve([Do.READ, OK], [Do.READ], [Do.READ, half]) as server:
         async with client.send(HttpRequest("GET", server.url)) as idle:

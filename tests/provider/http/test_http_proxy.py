@@ -50,7 +50,7 @@ async def test_a_plain_request_names_the_whole_url_and_keeps_the_connection() ->
         ]
 
 
-async def test_a_proxy_that_asks_who_we_are_is_not_the_server() -> None:
+async def test_a_407_of_a_proxy_is_not_the_servers() -> None:
     asks = answer(b"<html>", b"Proxy-Authenticate: Basic realm=x", status=b"407 Who")
     async with serve([Do.READ, asks]) as proxy:
         client = HttpClient({"http_proxy": f"127.0.0.1:{proxy.port}"})
@@ -61,7 +61,7 @@ async def test_a_proxy_that_asks_who_we_are_is_not_the_server() -> None:
     assert f"set http_proxy to http://USER:PASSWORD@127.0.0.1:{proxy.port}" in caught.value.message
 
 
-async def test_another_answer_may_be_the_servers_and_is_given_as_it_is() -> None:
+async def test_other_statuses_through_a_proxy_are_passed_on() -> None:
     async with serve([Do.READ, answer(b"no", status=b"502 Bad Gateway")]) as proxy:
         client = HttpClient({"http_proxy": f"127.0.0.1:{proxy.port}"})
         async with client.send(HttpRequest("GET", "http://model.test/")) as response:
@@ -69,7 +69,7 @@ async def test_another_answer_may_be_the_servers_and_is_given_as_it_is() -> None
         await client.close()
 
 
-async def test_silence_and_endings_name_the_way() -> None:
+async def test_timeouts_and_closes_name_the_proxy() -> None:
     async with serve([Do.READ, Do.CLOSE]) as proxy:
         client = HttpClient({"http_proxy": f"http://u:{SECRET}@127.0.0.1:{proxy.port}"})
         with pytest.raises(ProviderError) as caught:
@@ -78,14 +78,14 @@ async def test_silence_and_endings_name_the_way() -> None:
     assert caught.value.message.startswith(f"model.test:80 (via the proxy 127.0.0.1:{proxy.port}) closed")
 
 
-async def test_without_an_environment_the_way_is_straight(client: HttpClient, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_variables_connections_are_direct(client: HttpClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("all_proxy", "http://127.0.0.1:1")
     async with serve([Do.READ, OK]) as server:
         assert await fetch(client, server.url) == b"ok"
 
 
-async def test_this_machine_is_asked_straight() -> None:
+async def test_localhost_is_connected_directly() -> None:
     client = HttpClient({"all_proxy": "http://127.0.0.1:1"})
     async with serve([Do.READ, OK]) as server:
         assert await fetch(client, server.url) == b"ok"
@@ -124,7 +124,7 @@ async def test_the_environment_is_read_once() -> None:
         ({"http_proxy": "p", "no_proxy": "else.test", "NO_PROXY": "model.test"}, "p:80 http_proxy", ""),
     ],
 )
-def test_the_variables(environment: dict[str, str], plain: str, tls: str) -> None:
+def test_proxy_variables_are_read(environment: dict[str, str], plain: str, tls: str) -> None:
     assert (way(environment, "http://model.test/"), way(environment, "https://model.test/")) == (plain, tls)
 
 
@@ -156,14 +156,14 @@ def test_the_variables(environment: dict[str, str], plain: str, tls: str) -> Non
         ("", "0.0.0.0 [::] [::ffff:127.0.0.1]", "[::ffff:10.0.0.1] localhost.test notlocalhost"),
     ],
 )
-def test_the_exceptions(exceptions: str, straight: str, proxied: str) -> None:
+def test_no_proxy_exceptions_are_applied(exceptions: str, straight: str, proxied: str) -> None:
     environment = {"http_proxy": "p", "NO_PROXY": exceptions}
     assert [host for host in straight.split() if way(environment, f"http://{host}/")] == []
     assert [host for host in proxied.split() if not way(environment, f"http://{host}/")] == []
 
 
 @given(st.lists(st.sampled_from([*"*.:[],/ 019afx", "::1", "10.0.0.1", "/8", "a.test", "http://", "@"]), max_size=12))
-def test_any_text_of_exceptions_is_read(tokens: list[str]) -> None:
+def test_any_no_proxy_text_is_parsed(tokens: list[str]) -> None:
     text = "".join(tokens)
     environment = {"all_proxy": "p", "no_proxy": text}
     assert (way(environment, "http://b.c/") == "") == ("*" in text.replace(",", " ").split())
@@ -198,7 +198,7 @@ def test_any_text_of_exceptions_is_read(tokens: list[str]) -> None:
         ("http://hunter2@", "ALL_PROXY is not a proxy URL"),
     ],
 )
-async def test_a_proxy_that_cannot_be_used_is_told_when_it_is_needed(value: str, words: str) -> None:
+async def test_an_unusable_proxy_is_reported_when_it_is_needed(value: str, words: str) -> None:
     client = HttpClient({"ALL_PROXY": value})
     for url in ("http://model.test/", "https://model.test/"):
         with pytest.raises(ProviderError) as caught:
@@ -217,7 +217,7 @@ async def test_a_proxy_that_cannot_be_used_is_told_when_it_is_needed(value: str,
         st.sampled_from([*":/@#?[]% \t\xe9", "http", "https", "socks5", "://", "u", "p", "::1", "80"]), max_size=10
     )
 )
-def test_any_text_is_a_proxy_or_is_refused(tokens: list[str]) -> None:
+def test_any_proxy_text_is_parsed_or_rejected(tokens: list[str]) -> None:
     try:
         found = way({"all_proxy": "".join(tokens)}, "http://model.test/")
     except ProviderError as error:
@@ -248,7 +248,7 @@ def test_credentials_are_decoded_and_never_shown(userinfo: str, credentials: byt
 
 
 @pytest.mark.parametrize("value", ["p:1", "http://@p:1", "http://:@p:1"])
-def test_no_credentials_are_none(value: str) -> None:
+def test_an_empty_user_and_password_are_no_credentials(value: str) -> None:
     route = ProxySettings({"http_proxy": value}).find_route(Origin("http", "model.test", 80))
     assert route.proxy is not None
     assert route.proxy.authorization == ""

@@ -25,7 +25,7 @@ async def test_the_bytes_of_a_post(client: HttpClient) -> None:
         ]
 
 
-async def test_the_bytes_of_a_get_and_of_a_host_of_ones_own(client: HttpClient) -> None:
+async def test_the_bytes_of_a_get_and_a_custom_host_header(client: HttpClient) -> None:
     async with serve([Do.READ, answer(), Do.READ, answer()]) as server:
         await sent(client, HttpRequest("GET", f"HTTP://127.0.0.1:{server.port}?q"))
         await sent(client, HttpRequest("POST", f"http://127.0.0.1:{server.port}", (("Host", "model.test"),)))
@@ -35,7 +35,7 @@ async def test_the_bytes_of_a_get_and_of_a_host_of_ones_own(client: HttpClient) 
         ]
 
 
-async def test_a_large_body_arrives_as_it_is(client: HttpClient) -> None:
+async def test_a_large_body_arrives_unchanged(client: HttpClient) -> None:
     body = bytes(range(256)) * 4096
     async with serve([Do.READ, answer()]) as server:
         await sent(client, HttpRequest("POST", server.url, body=body))
@@ -65,7 +65,7 @@ async def test_a_large_body_arrives_as_it_is(client: HttpClient) -> None:
         ("http://\u017f/", "non-ASCII"),
     ],
 )
-async def test_a_url_that_is_none_is_named(client: HttpClient, url: str, words: str) -> None:
+async def test_an_invalid_url_is_reported(client: HttpClient, url: str, words: str) -> None:
     await refused(client, HttpRequest("GET", url), words)
 
 
@@ -88,12 +88,12 @@ async def test_a_url_that_is_none_is_named(client: HttpClient, url: str, words: 
         ("connection", "close", "is set by"),
     ],
 )
-async def test_a_header_that_is_none_is_named(client: HttpClient, name: str, value: str, words: str) -> None:
+async def test_an_invalid_header_is_reported(client: HttpClient, name: str, value: str, words: str) -> None:
     await refused(client, HttpRequest("GET", "http://127.0.0.1:1/", ((name, value),)), words)
 
 
 @pytest.mark.parametrize("method", ["HEAD", "get", "GET / HTTP/1.1\r\nx:", ""])
-async def test_a_method_that_is_none_is_named(client: HttpClient, method: str) -> None:
+async def test_an_invalid_method_is_reported(client: HttpClient, method: str) -> None:
     await refused(client, HttpRequest(method, "http://127.0.0.1:1/"), repr(method))
 
 

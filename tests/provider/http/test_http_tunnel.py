@@ -18,7 +18,7 @@ OK = answer(b"ok")
 BIG = bytes(range(256)) * 8192
 
 
-async def test_requests_go_through_one_tunnel_and_the_password_to_the_proxy_alone(vouched: Authority) -> None:
+async def test_requests_share_a_tunnel_and_only_the_proxy_gets_the_password(vouched: Authority) -> None:
     script = [Do.READ, OK, Do.READ, chunked(BIG, BIG), Do.READ, answer(b"cut")[:-1], Do.CLOSE]
     async with (
         serve(script, tls=vouched.context) as server,
@@ -53,7 +53,7 @@ async def test_tls_to_the_proxy_and_tls_to_the_server_in_it(vouched: Authority) 
     assert len(proxy.heads) == len(server.visits) == 1
 
 
-async def test_a_plain_server_is_asked_over_tls_to_the_proxy(vouched: Authority) -> None:
+async def test_a_plain_server_is_reached_through_a_tls_proxy(vouched: Authority) -> None:
     async with (
         serve([Do.READ, OK], tls=vouched.context) as proxy,
         behind(f"https://127.0.0.1:{proxy.port}", "http_proxy") as client,
@@ -62,7 +62,7 @@ async def test_a_plain_server_is_asked_over_tls_to_the_proxy(vouched: Authority)
     assert proxy.visits[0].requests[0].startswith(b"POST http://model.test/ HTTP/1.1\r\nhost: model.test\r\n")
 
 
-async def test_a_tunnel_is_for_one_server_only(vouched: Authority) -> None:
+async def test_a_tunnel_serves_only_one_server(vouched: Authority) -> None:
     async with (
         serve([Do.READ, OK, Do.READ, OK], tls=vouched.context) as server,
         relay(server.port) as proxy,
@@ -98,7 +98,7 @@ GIVEN = {
 
 
 @pytest.mark.parametrize("name", GIVEN)
-async def test_a_way_given_in_any_words_cut_at_any_byte(vouched: Authority, name: str) -> None:
+async def test_any_connect_response_at_any_byte_boundary_is_parsed(vouched: Authority, name: str) -> None:
     raw = GIVEN[name]
     trickle = [raw[i : i + 1] for i in range(len(raw))]
     async with serve([Do.READ, OK], tls=vouched.context) as server:
@@ -108,7 +108,7 @@ async def test_a_way_given_in_any_words_cut_at_any_byte(vouched: Authority, name
 
 
 @pytest.mark.parametrize("end", [Do.CLOSE, Do.RESET])
-async def test_a_server_that_hangs_up_in_the_handshake_behind_the_proxy(end: Do) -> None:
+async def test_a_server_behind_a_proxy_that_closes_during_the_handshake(end: Do) -> None:
     error, _ = await refused(Do.READ, ESTABLISHED, end)
     assert (error.code, error.retryable) == (Code.UNREACHABLE, True)
     assert error.message.startswith("cannot connect to model.test:8443 (via the proxy 127.0.0.1:")
@@ -116,7 +116,7 @@ async def test_a_server_that_hangs_up_in_the_handshake_behind_the_proxy(end: Do)
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @pytest.mark.parametrize("end", [Do.CLOSE, Do.RESET, b"hello"])
-async def test_a_server_that_ends_right_after_the_handshake_behind_the_proxy(
+async def test_a_server_behind_a_proxy_that_closes_after_the_handshake(
     vouched: Authority, scheme: str, end: Step
 ) -> None:
     outer = vouched.context if scheme == "https" else None
@@ -133,7 +133,7 @@ async def test_a_server_that_ends_right_after_the_handshake_behind_the_proxy(
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @pytest.mark.parametrize("end", [Do.CLOSE, Do.RESET, b"hello"])
 @pytest.mark.parametrize("kept", [True, False])
-async def test_a_server_that_ends_before_we_come_to_ask(
+async def test_a_server_behind_a_proxy_that_closes_before_the_request(
     vouched: Authority, monkeypatch: pytest.MonkeyPatch, scheme: str, end: Step, *, kept: bool
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -160,7 +160,7 @@ async def test_a_server_that_ends_before_we_come_to_ask(
         assert not broken
 
 
-async def test_a_certificate_that_nobody_vouches_for_names_the_way(
+async def test_an_untrusted_certificate_behind_a_proxy_names_the_proxy(
     vouched: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SSL_CERT_FILE")
@@ -177,9 +177,7 @@ async def test_a_certificate_that_nobody_vouches_for_names_the_way(
     assert not server.visits
 
 
-async def test_a_certificate_of_the_proxy_that_nobody_vouches_for(
-    vouched: Authority, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_untrusted_proxy_certificate_is_rejected(vouched: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SSL_CERT_FILE")
     async with relay(1, tls=vouched.context) as proxy, behind(f"https://{QUOTED}@{proxy.authority}") as client:
         error = await failure(client)

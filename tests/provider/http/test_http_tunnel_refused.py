@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("trusted")
         (b"503", "", "could not reach model.test (503)", True),
     ],
 )
-async def test_a_proxy_that_refuses_is_quoted(raw: bytes, user: str, words: str, retryable: bool) -> None:
+async def test_a_rejecting_proxy_is_quoted(raw: bytes, user: str, words: str, retryable: bool) -> None:
     for version in (b"HTTP/1.0 ", b"HTTP/1.1 "):
         error, _ = await refused(Do.READ, version + raw + b"\r\n\r\n", b"<html>no</html>", user=user)
         assert (error.code, error.retryable) == (Code.UNREACHABLE, retryable)
@@ -43,7 +43,7 @@ async def test_a_proxy_that_refuses_is_quoted(raw: bytes, user: str, words: str,
 
 
 @pytest.mark.parametrize("end", [Do.CLOSE, Do.RESET])
-async def test_a_proxy_that_hangs_up_at_any_byte(end: Do) -> None:
+async def test_a_proxy_that_closes_at_any_byte(end: Do) -> None:
     for cut in range(0, len(ESTABLISHED), 5):
         error, _ = await refused(Do.READ, ESTABLISHED[:cut], end)
         assert (error.code, error.retryable) == (Code.UNREACHABLE, True)
@@ -51,7 +51,7 @@ async def test_a_proxy_that_hangs_up_at_any_byte(end: Do) -> None:
 
 
 @pytest.mark.parametrize("end", [Do.CLOSE, Do.RESET])
-async def test_an_https_proxy_that_hangs_up(vouched: Authority, end: Do) -> None:
+async def test_an_https_proxy_that_closes(vouched: Authority, end: Do) -> None:
     async with (
         serve([Do.READ, ESTABLISHED[:9], end], tls=vouched.context) as proxy,
         behind(f"https://127.0.0.1:{proxy.port}") as client,
@@ -62,7 +62,7 @@ async def test_an_https_proxy_that_hangs_up(vouched: Authority, end: Do) -> None
 
 
 @pytest.mark.parametrize("steps", [(), (Do.READ,), (Do.READ, ESTABLISHED[:9]), (Do.READ, ESTABLISHED)])
-async def test_a_proxy_that_hangs(steps: tuple[Step, ...]) -> None:
+async def test_a_hanging_proxy_times_out(steps: tuple[Step, ...]) -> None:
     error, _ = await refused(*steps, connect=0.1)
     assert (error.code, error.retryable) == (Code.UNREACHABLE, True)
     assert error.message.startswith("cannot connect to model.test:8443 (via the proxy 127.0.0.1:")
@@ -71,13 +71,13 @@ async def test_a_proxy_that_hangs(steps: tuple[Step, ...]) -> None:
 
 @pytest.mark.parametrize("early", [b"x", b"HTTP/1.1 200 OK\r\n\r\n", b"\x16\x03\x03", b"0\r\n\r\n"])
 @pytest.mark.parametrize("framing", [b"", b"content-length: 5\r\n", b"transfer-encoding: chunked\r\n"])
-async def test_bytes_of_a_proxys_own_before_tls_are_refused(early: bytes, framing: bytes) -> None:
+async def test_extra_bytes_of_a_proxy_before_tls_are_rejected(early: bytes, framing: bytes) -> None:
     error, _ = await refused(Do.READ, ESTABLISHED[:-2] + framing + b"\r\n" + early)
     assert (error.code, error.retryable) == (Code.MALFORMED_RESPONSE, False)
     assert "sent unexpected bytes to model.test:8443" in error.message
 
 
-async def test_bytes_of_a_proxys_own_in_place_of_tls_are_refused() -> None:
+async def test_extra_bytes_of_a_proxy_instead_of_tls_are_rejected() -> None:
     error, _ = await refused(Do.READ, ESTABLISHED, b"hello, I am no TLS at all")
     assert error.code is Code.UNREACHABLE
     assert "the TLS handshake with model.test:8443 (via the proxy 127.0.0.1:" in error.message
@@ -94,14 +94,14 @@ async def test_bytes_of_a_proxys_own_in_place_of_tls_are_refused() -> None:
         (b"HTTP/1.1 101 Go\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n", "not requested"),
     ],
 )
-async def test_a_proxy_that_does_not_speak_http(raw: bytes, words: str) -> None:
+async def test_a_proxy_that_is_not_http_is_reported(raw: bytes, words: str) -> None:
     for pieces in ([raw], [raw[i : i + 20_000] for i in range(0, len(raw), 20_000)]):
         error, _ = await refused(Do.READ, *pieces)
         assert (error.code, error.retryable) == (Code.MALFORMED_RESPONSE, False)
         assert words in error.message
 
 
-async def test_bytes_of_a_proxys_own_are_not_lost_on_the_way_to_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_early_bytes_of_a_tunnel_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
     upgrade, junk = loop.start_tls, asyncio.Event()
 
@@ -115,7 +115,7 @@ async def test_bytes_of_a_proxys_own_are_not_lost_on_the_way_to_tls(monkeypatch:
     assert "the TLS handshake with model.test:8443 (via the proxy 127.0.0.1:" in error.message
 
 
-async def test_a_proxy_that_is_not_there() -> None:
+async def test_an_unreachable_proxy_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     async with behind(f"http://{QUOTED}@127.0.0.1:{port}", "ALL_PROXY") as client:
@@ -124,7 +124,7 @@ async def test_a_proxy_that_is_not_there() -> None:
     assert (error.code, error.retryable) == (Code.UNREACHABLE, True)
 
 
-async def test_an_https_proxy_that_speaks_http() -> None:
+async def test_an_https_proxy_that_is_plain_http_is_reported() -> None:
     async with (
         serve([b"HTTP/1.1 400 Bad Request\r\n\r\n"]) as proxy,
         behind(f"https://127.0.0.1:{proxy.port}") as client,

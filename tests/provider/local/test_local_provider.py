@@ -73,7 +73,7 @@ async def stream(provider: LocalProvider) -> list[ProviderEvent]:
     return [event async for event in provider.stream(REQUEST)]
 
 
-async def test_the_server_is_started_once_and_ended(machine: Machine) -> None:
+async def test_the_server_is_started_once_and_stopped(machine: Machine) -> None:
     provider = local(machine)
     info, again = await asyncio.gather(provider.info(), provider.info())
     assert (info.name, info.model, info.context_window) == ("local", "m", 4096)
@@ -91,7 +91,7 @@ async def test_models_are_listed_without_a_server(machine: Machine) -> None:
     assert machine.started == []
 
 
-async def test_a_server_that_died_is_started_again(machine: Machine) -> None:
+async def test_a_server_that_exited_is_restarted(machine: Machine) -> None:
     provider = local(machine)
     await provider.info()
     await machine.servers[0].__aexit__(None, None, None)
@@ -114,7 +114,7 @@ async def test_other_failures_leave_it_running(machine: Machine) -> None:
     await provider.close()
 
 
-async def test_a_server_that_does_not_start_is_tried_again(machine: Machine) -> None:
+async def test_a_server_that_fails_to_start_is_retried(machine: Machine) -> None:
     failures = [ProviderError(Code.PROVIDER_SETUP, "no memory")]
 
     async def start() -> Started:

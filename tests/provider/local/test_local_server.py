@@ -117,7 +117,7 @@ async def refusal(settings: LocalSettings, **limits: float) -> str:
     return caught.value.message
 
 
-async def test_it_starts_answers_and_ends(machine: Machine) -> None:
+async def test_the_server_starts_answers_and_stops(machine: Machine) -> None:
     model = machine.model("good")
     server = await LocalServer.start(LocalSettings(str(model)))
     group = machine.told(model)["pid"]
@@ -129,7 +129,7 @@ async def test_it_starts_answers_and_ends(machine: Machine) -> None:
     await server.close()
 
 
-async def test_what_the_library_is_told(machine: Machine, started: Callable[..., Any]) -> None:
+async def test_parameters_passed_to_the_library(machine: Machine, started: Callable[..., Any]) -> None:
     model = machine.model("good")
     server = await started(model)
     params = machine.told(model)["params"]
@@ -156,14 +156,14 @@ async def test_context(machine: Machine, started: Callable[..., Any], trained: i
     assert machine.told(model)["params"]["n_ctx"] == context
 
 
-async def test_a_header_that_names_no_context(machine: Machine, started: Callable[..., Any]) -> None:
+async def test_a_model_file_without_a_context_size(machine: Machine, started: Callable[..., Any]) -> None:
     model = machine.model("good", b"GGUF" + struct.pack("<IQQ", 3, 0, 0))
     await started(model)
     assert machine.told(model)["params"]["n_ctx"] == 8192
 
 
 @pytest.mark.parametrize("file", ["own", "starter"])
-async def test_our_template_comes_with_greedy_sampling(
+async def test_the_bundled_template_uses_greedy_sampling(
     machine: Machine, started: Callable[..., Any], file: str
 ) -> None:
     model = machine.model(STARTER_FILE if file == "starter" else "good")
@@ -175,7 +175,7 @@ async def test_our_template_comes_with_greedy_sampling(
     assert params["cpuparams"] == params["cpuparams_batch"] == threads
 
 
-async def test_a_template_of_the_user(machine: Machine, started: Callable[..., Any]) -> None:
+async def test_the_users_template_is_used(machine: Machine, started: Callable[..., Any]) -> None:
     model, template = machine.model(STARTER_FILE), machine.folder / "mine.jinja"
     template.write_text("é{{ messages }}", "utf-8")
     await started(model, chat_template=str(template), threads=3)
@@ -216,12 +216,12 @@ async def test_the_child_gets_no_keys(
         (b"GGUF" + b"\xff" * 100, "is a damaged GGUF file: download it again"),
     ],
 )
-async def test_not_a_model(machine: Machine, content: bytes, sentence: str) -> None:
+async def test_a_file_that_is_not_a_model_is_reported(machine: Machine, content: bytes, sentence: str) -> None:
     model = machine.model("bad", content)
     assert await refusal(LocalSettings(str(model))) == f"{model} {sentence}"
 
 
-async def test_no_model(machine: Machine) -> None:
+async def test_a_missing_model_is_reported(machine: Machine) -> None:
     missing = machine.folder / "missing.gguf"
     ask = "use the path of a GGUF file"
     message = await refusal(LocalSettings(str(missing)))
@@ -230,7 +230,7 @@ async def test_no_model(machine: Machine) -> None:
     assert message == f"cannot read the model {machine.folder} (Is a directory): {ask}"
 
 
-async def test_no_template(machine: Machine) -> None:
+async def test_a_missing_template_is_reported(machine: Machine) -> None:
     settings = LocalSettings(str(machine.model("good")), chat_template="/nowhere/my.jinja")
     message = await refusal(settings)
     assert message.startswith("cannot read chatTemplate '/nowhere/my.jinja' (")
@@ -252,7 +252,7 @@ async def test_the_extra_is_not_installed(machine: Machine, monkeypatch: pytest.
         ("silent", "Failed to init server", "choose another model"),
     ],
 )
-async def test_the_library_refuses(machine: Machine, name: str, reason: str, advice: str) -> None:
+async def test_a_load_error_of_the_library_is_reported(machine: Machine, name: str, reason: str, advice: str) -> None:
     model = machine.model(name)
     message = await refusal(LocalSettings(str(model)))
     assert message == f"cannot serve the model {model} ({reason}): {advice}"
@@ -263,7 +263,7 @@ async def test_the_library_refuses(machine: Machine, name: str, reason: str, adv
     ("name", "how"),
     [("crash", r"killed by SIGSEGV; x{200,} ggml: out of memory"), ("leave", r"exit status 3; no output")],
 )
-async def test_the_library_dies(machine: Machine, name: str, how: str) -> None:
+async def test_a_crash_of_the_library_is_reported(machine: Machine, name: str, how: str) -> None:
     model = machine.model(name)
     with pytest.raises(ProviderError, match=rf"died while loading .*/{name}.gguf \({how}\): try a smaller model") as e:
         await LocalServer.start(LocalSettings(str(model)))
@@ -271,12 +271,12 @@ async def test_the_library_dies(machine: Machine, name: str, how: str) -> None:
     await gone(machine.told(model)["pid"])
 
 
-async def test_what_the_library_prints_is_no_report(machine: Machine, started: Callable[..., Any]) -> None:
+async def test_output_of_the_library_is_not_a_report(machine: Machine, started: Callable[..., Any]) -> None:
     server = await started(machine.model("noise"))
     assert server.base_url == "http://127.0.0.1:1"
 
 
-async def test_loading_takes_too_long(machine: Machine) -> None:
+async def test_slow_loading_times_out(machine: Machine) -> None:
     model = machine.model("hang")
     message = await refusal(LocalSettings(str(model)), load_seconds=0.5)
     assert message == f"the model {model} did not load within 0.5 s: try a smaller one"
@@ -284,7 +284,7 @@ async def test_loading_takes_too_long(machine: Machine) -> None:
         await gone(machine.told(model)["pid"])
 
 
-async def test_cancelled_while_loading(machine: Machine) -> None:
+async def test_loading_can_be_cancelled(machine: Machine) -> None:
     model = machine.model("hang")
     starting = asyncio.create_task(LocalServer.start(LocalSettings(str(model))))
     group = await machine.loading(model)
@@ -295,7 +295,7 @@ async def test_cancelled_while_loading(machine: Machine) -> None:
     await gone(group)
 
 
-async def test_the_child_is_killed(machine: Machine, started: Callable[..., Any]) -> None:
+async def test_a_killed_child_is_reported(machine: Machine, started: Callable[..., Any]) -> None:
     model = machine.model("good")
     server = await started(model)
     group = machine.told(model)["pid"]
@@ -304,7 +304,7 @@ async def test_the_child_is_killed(machine: Machine, started: Callable[..., Any]
     await server.close()
 
 
-async def test_only_the_watching_process_is_killed(
+async def test_killing_only_the_watcher_ends_the_child(
     machine: Machine, started: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_END_SECONDS", 0.2)
@@ -328,7 +328,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("name", ["good", "hang"])
-async def test_the_parent_is_killed(machine: Machine, name: str) -> None:
+async def test_killing_the_parent_ends_the_child(machine: Machine, name: str) -> None:
     model = machine.model(name)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     parent = await asyncio.create_subprocess_exec(sys.executable, "-c", PARENT, str(model), env=environment)
@@ -339,7 +339,7 @@ async def test_the_parent_is_killed(machine: Machine, name: str) -> None:
     await gone(group)
 
 
-async def test_a_child_without_an_order_ends(machine: Machine) -> None:
+async def test_a_child_without_an_order_exits(machine: Machine) -> None:
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "yarrow.provider.local.worker", stdin=asyncio.subprocess.DEVNULL
     )

@@ -55,7 +55,7 @@ def message(role: Role, *content: Text | ToolCall, call: str = "") -> Message:
     return Message(id=f"{role}{call}", role=role, content=content, timestamp="", tool_call_id=call)
 
 
-async def test_it_is_the_file_that_was_promised(model: Model) -> None:
+async def test_the_starter_model_has_the_expected_hash(model: Model) -> None:
     content = model.path.read_bytes()
     assert len(content) == STARTER_MODEL.size
     assert hashlib.sha256(content).hexdigest() == STARTER_MODEL.sha256
@@ -71,7 +71,7 @@ async def test_the_server(model: Model) -> None:
     assert (await model.provider.info()).context_window == 8192
 
 
-async def test_only_who_has_the_key(model: Model) -> None:
+async def test_the_server_requires_the_key(model: Model) -> None:
     async with httpx.AsyncClient(base_url=model.server.base_url) as stranger:
         for path in ("/props", "/v1/models", "/slots"):
             assert (await stranger.get(path)).status_code == 401
@@ -119,7 +119,7 @@ async def test_the_template_offers_tools_by_signature(model: Model) -> None:
         (("grep",), []),
     ],
 )
-async def test_the_template_shows_examples_of_what_is_offered(
+async def test_the_template_shows_examples_of_offered_tools(
     model: Model, offered: tuple[str, ...], shown: list[str]
 ) -> None:
     prompt = await rendered(model, [USER], *offered)
@@ -177,7 +177,7 @@ async def test_a_call_its_result_and_a_final_text(model: Model, prompt: str, nam
     assert len(texts) > 1
 
 
-async def test_an_answer_without_a_call_is_no_error(model: Model) -> None:
+async def test_an_answer_without_a_call_is_not_an_error(model: Model) -> None:
     """By some templates the server concludes that text is never an answer once tools are offered."""
     never = {"logit_bias": [["<", False]]}
     body = {"messages": [USER], "tools": wire("read", "bash"), "max_tokens": 12, **never}

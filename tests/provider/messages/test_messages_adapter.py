@@ -121,7 +121,7 @@ async def test_thinking_a_call_and_its_result(provider: MessagesProvider, server
     assert body["thinking"] == {"type": "enabled", "budget_tokens": 10_000}
 
 
-async def test_a_nasty_history_is_sent_legally(provider: MessagesProvider, server: MessagesServer) -> None:
+async def test_an_irregular_history_becomes_a_valid_request(provider: MessagesProvider, server: MessagesServer) -> None:
     """The server checks the rules; what it refuses fails here."""
     server.replies = [says("ok")]
     history = (
@@ -133,7 +133,7 @@ async def test_a_nasty_history_is_sent_legally(provider: MessagesProvider, serve
     assert await stream(provider, prompt(*history))
 
 
-async def test_a_connection_is_used_again(provider: MessagesProvider, server: MessagesServer) -> None:
+async def test_a_connection_is_reused(provider: MessagesProvider, server: MessagesServer) -> None:
     server.replies = [says("one"), says("two")]
     await provider.info()
     await stream(provider)
@@ -141,7 +141,7 @@ async def test_a_connection_is_used_again(provider: MessagesProvider, server: Me
     assert server.connections == 1
 
 
-async def test_case_P_10_a_stream_that_is_cut(provider: MessagesProvider, server: MessagesServer) -> None:
+async def test_case_P_10_a_truncated_stream(provider: MessagesProvider, server: MessagesServer) -> None:
     opened = text(0, "The answer is").replace(sse("content_block_stop", index=0), b"")
     for whole in (True, False):
         server.replies = [Reply([start(), opened], whole=whole)]
@@ -150,7 +150,7 @@ async def test_case_P_10_a_stream_that_is_cut(provider: MessagesProvider, server
         assert (error.code, error.retryable) == (Code.STREAM_TRUNCATED, True)
 
 
-async def test_case_P_10_what_breaks_behind_the_stop_reason_is_no_failure(
+async def test_case_P_10_an_error_after_the_stop_reason_is_ignored(
     provider: MessagesProvider, server: MessagesServer
 ) -> None:
     stopped = end().removesuffix(sse("message_stop"))
@@ -166,7 +166,7 @@ async def test_a_server_that_leaves_the_body_open_is_not_waited_for(
         assert (await stream(provider))[-1] == StopPiece(StopReason.END_TURN)
 
 
-async def test_events_come_as_they_are_read(provider: MessagesProvider, server: MessagesServer) -> None:
+async def test_events_are_yielded_as_they_arrive(provider: MessagesProvider, server: MessagesServer) -> None:
     gate = asyncio.Event()
     server.replies = [Reply([start(), text(0, "a"), gate, text(1, "b"), end()])]
     async with aclosing(provider.stream(prompt())) as events:
@@ -181,7 +181,7 @@ async def test_chunk_size_joins_deltas(provider: MessagesProvider, server: Messa
     assert events[0] == TextPiece("abcd")
 
 
-async def test_a_cancelled_stream_gives_up_its_connection(provider: MessagesProvider, server: MessagesServer) -> None:
+async def test_a_cancelled_stream_closes_its_connection(provider: MessagesProvider, server: MessagesServer) -> None:
     server.replies = [Reply([start(), text(0, "a"), asyncio.Event()]), says("next")]
     first = asyncio.Event()
 
@@ -198,7 +198,7 @@ async def test_a_cancelled_stream_gives_up_its_connection(provider: MessagesProv
     assert server.connections == 2
 
 
-async def test_a_silent_server_is_left(provider: MessagesProvider, server: MessagesServer) -> None:
+async def test_a_silent_server_times_out(provider: MessagesProvider, server: MessagesServer) -> None:
     server.replies = [Reply([start(), text(0, "a"), asyncio.Event()])]
     events, error = await fails(provider, prompt(stream_opts=StreamOptions(idle_timeout=0.1)))
     assert events == [TextPiece("a")]
@@ -212,7 +212,7 @@ async def test_a_server_that_does_not_stream(provider: MessagesProvider, server:
     assert await stream(provider) == [TextPiece("whole"), UsagePiece(Usage(4, 1)), StopPiece(StopReason.END_TURN)]
 
 
-async def test_a_web_page_is_no_answer(provider: MessagesProvider, server: MessagesServer) -> None:
+async def test_a_web_page_is_not_an_answer(provider: MessagesProvider, server: MessagesServer) -> None:
     server.replies = [Reply([b"<html>Welcome"], headers={"content-type": "text/html"})]
     _, error = await fails(provider)
     assert (error.code, error.retryable) == (Code.MALFORMED_RESPONSE, False)
@@ -221,7 +221,7 @@ async def test_a_web_page_is_no_answer(provider: MessagesProvider, server: Messa
 @pytest.mark.parametrize(
     "case", [row for row in ERRORS if row["provider"] == "messages-style"], ids=lambda row: str(row["status"])
 )
-async def test_refusals_before_the_stream(case: dict[str, Any]) -> None:
+async def test_errors_before_the_stream(case: dict[str, Any]) -> None:
     # Twice, because what says how much room is left is tried again with that.
     async with MessagesServer([page(case["body"], case["status"], case["headers"])] * 2) as server:
         provider = provider_for(server)
@@ -233,7 +233,7 @@ async def test_refusals_before_the_stream(case: dict[str, Any]) -> None:
         assert (error.context_window or None) == wanted["context_window"]
 
 
-async def test_a_wrong_key_is_an_error_that_does_not_show_it() -> None:
+async def test_an_invalid_key_is_an_error_that_hides_the_key() -> None:
     async with MessagesServer(key="another") as server:
         provider = provider_for(server, key=KEY)
         _, error = await fails(provider)
@@ -257,7 +257,7 @@ async def test_headers_and_the_key() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/", "/v1/messages"])
-async def test_the_base_url_in_any_spelling(suffix: str) -> None:
+async def test_equivalent_spellings_of_the_base_url(suffix: str) -> None:
     async with MessagesServer([says("x")]) as server:
         server.pages["/v1/models"] = page({"data": [{"id": "one", "max_input_tokens": 5}]})
         provider = provider_for(server, base_url=f" {server.root}{suffix}")
@@ -268,7 +268,7 @@ async def test_the_base_url_in_any_spelling(suffix: str) -> None:
         assert {received.path for received in server.received} == {"/v1/messages", "/v1/models"}
 
 
-async def test_no_server_is_an_error_that_names_the_address() -> None:
+async def test_an_unreachable_server_is_reported_with_its_address() -> None:
     async with MessagesServer() as server:
         root = server.root
     provider = provider_for(server)
@@ -312,7 +312,7 @@ async def test_lists_of_models(case: dict[str, Any]) -> None:
         await provider.close()
 
 
-async def test_a_list_without_end_is_left(provider: MessagesProvider, server: MessagesServer) -> None:
+async def test_an_endless_list_is_abandoned(provider: MessagesProvider, server: MessagesServer) -> None:
     endless = page({"data": [{"id": "a b"}, {"name": "no id"}, 5], "has_more": True, "last_id": "a b"})
     server.pages = {"/v1/models": endless, "/v1/models?after_id=a%20b": endless}
     assert await provider.list_models() == [ModelEntry("a b")] * MAX_PAGES
@@ -325,7 +325,7 @@ async def test_a_list_that_is_not_json_is_an_error(provider: MessagesProvider, s
     assert caught.value.code is Code.MALFORMED_RESPONSE
 
 
-async def test_info_asks_the_server() -> None:
+async def test_info_queries_the_server() -> None:
     entry = {"id": "x", "max_input_tokens": 500, "max_tokens": 50}
     async with MessagesServer() as server:
         server.pages["/v1/models/x%2Fy"] = page(entry | {"capabilities": {"image_input": {"supported": False}}})
@@ -354,7 +354,7 @@ async def test_info_asks_the_server() -> None:
         ("another", 0, 0),
     ],
 )
-async def test_info_without_an_answer_goes_by_the_name(model: str, window: int, limit: int) -> None:
+async def test_info_without_an_answer_uses_the_name(model: str, window: int, limit: int) -> None:
     async with MessagesServer() as server:
         provider = provider_for(server, model)
         info = await provider.info()
@@ -362,7 +362,7 @@ async def test_info_without_an_answer_goes_by_the_name(model: str, window: int, 
         assert (info.context_window, info.max_tokens, info.has_images) == (window, limit, True)
 
 
-async def test_info_without_a_model_says_how_to_name_one() -> None:
+async def test_info_without_a_model_explains_how_to_set_one() -> None:
     async with MessagesServer() as server:
         with pytest.raises(ProviderError, match="-m") as caught:
             await provider_for(server, "").info()
@@ -388,7 +388,7 @@ HARD = prompt(thinking=ThinkingLevel.HIGH, temperature=0.5)
 @pytest.mark.parametrize(
     ("types", "kind"), [(("enabled", "adaptive"), "enabled"), (("adaptive", "disabled"), "adaptive"), ((), None)]
 )
-async def test_the_list_of_models_says_how_to_think(types: tuple[str, ...], kind: str | None) -> None:
+async def test_the_model_list_defines_the_thinking_style(types: tuple[str, ...], kind: str | None) -> None:
     async with MessagesServer([says("x")]) as server:
         server.pages["/v1/models/m"] = capabilities(*types)
         provider = provider_for(server)
@@ -398,7 +398,7 @@ async def test_the_list_of_models_says_how_to_think(types: tuple[str, ...], kind
         assert kinds(server) == [kind]
 
 
-async def test_a_model_that_takes_no_budget_is_sent_no_temperature_either() -> None:
+async def test_a_model_without_budgets_gets_no_temperature_either() -> None:
     async with MessagesServer([says("x")]) as server:
         server.pages["/v1/models/m"] = capabilities("adaptive")
         provider = provider_for(server)
@@ -408,7 +408,7 @@ async def test_a_model_that_takes_no_budget_is_sent_no_temperature_either() -> N
         assert "temperature" not in server.prompts[0]
 
 
-async def test_the_list_of_models_says_which_efforts_there_are() -> None:
+async def test_the_model_list_defines_the_efforts() -> None:
     async with MessagesServer([says("x")]) as server:
         levels = {"supported": True, "low": {"supported": True}, "medium": {"supported": True}}
         server.pages["/v1/models/m"] = capabilities("adaptive", effort=levels | {"high": {"supported": False}})
@@ -428,7 +428,7 @@ async def test_the_list_of_models_says_which_efforts_there_are() -> None:
         ({"enabled", "output_config"}, ["enabled", "adaptive", "adaptive", "adaptive"]),
     ],
 )
-async def test_a_way_of_thinking_that_is_refused_is_changed_once(refuses: set[str], expected: list[str | None]) -> None:
+async def test_a_rejected_thinking_style_is_changed_once(refuses: set[str], expected: list[str | None]) -> None:
     async with MessagesServer([says("x"), says("y")], refuses=refuses) as server:
         provider = provider_for(server)
         await stream(provider, HARD)
@@ -437,7 +437,7 @@ async def test_a_way_of_thinking_that_is_refused_is_changed_once(refuses: set[st
         assert kinds(server) == expected
 
 
-async def test_a_name_that_is_wrong_about_adaptive_thinking() -> None:
+async def test_a_model_name_that_suggests_the_wrong_thinking_style() -> None:
     async with MessagesServer([says("x")], refuses={"adaptive"}) as server:
         provider = provider_for(server)
         await stream(provider, prompt(model="claude-opus-4-8", thinking=ThinkingLevel.HIGH))
@@ -445,7 +445,7 @@ async def test_a_name_that_is_wrong_about_adaptive_thinking() -> None:
         assert kinds(server) == ["adaptive", "enabled"]
 
 
-async def test_a_model_that_does_not_think_at_all() -> None:
+async def test_a_model_without_thinking() -> None:
     refused = refusal("this model does not support extended thinking")
     async with MessagesServer([refused, says("x")]) as server:
         provider = provider_for(server)
@@ -454,7 +454,7 @@ async def test_a_model_that_does_not_think_at_all() -> None:
         assert kinds(server) == ["enabled", None]
 
 
-async def test_a_configured_way_that_is_refused_is_an_error() -> None:
+async def test_a_rejected_configured_thinking_style_is_an_error() -> None:
     async with MessagesServer(refuses={"enabled"}) as server:
         provider = provider_for(server, extra_body={"thinking": {"type": "enabled", "budget_tokens": 2000}})
         _, error = await fails(provider)
@@ -463,7 +463,7 @@ async def test_a_configured_way_that_is_refused_is_an_error() -> None:
         assert len(server.prompts) == 2
 
 
-async def test_the_way_that_was_chosen_is_kept() -> None:
+async def test_the_learned_thinking_style_is_kept() -> None:
     async with MessagesServer([says("x")], refuses={"enabled"}) as server:
         server.pages["/v1/models/m"] = capabilities("enabled")
         provider = provider_for(server)
@@ -480,7 +480,7 @@ async def test_the_way_that_was_chosen_is_kept() -> None:
 # -- what else is refused ------------------------------------------------------------------------------------------
 
 
-async def test_a_temperature_that_is_refused_beside_a_budget() -> None:
+async def test_a_temperature_rejected_with_a_budget() -> None:
     async with MessagesServer([says("x")], refuses={"temperature"}) as server:
         provider = provider_for(server)
         await stream(provider, HARD)
@@ -488,7 +488,7 @@ async def test_a_temperature_that_is_refused_beside_a_budget() -> None:
         assert kinds(server) == ["enabled", "enabled"]
 
 
-async def test_a_temperature_that_is_refused_is_left_out_from_then_on() -> None:
+async def test_a_rejected_temperature_is_omitted_afterwards() -> None:
     async with MessagesServer([says("x"), says("y")], refuses={"temperature"}) as server:
         provider = provider_for(server, temperature=0.5)
         await stream(provider)
@@ -497,7 +497,7 @@ async def test_a_temperature_that_is_refused_is_left_out_from_then_on() -> None:
         assert ["temperature" in body for body in server.prompts] == [True, False, False]
 
 
-async def test_signatures_that_are_refused_are_not_sent_again() -> None:
+async def test_rejected_signatures_are_not_sent_again() -> None:
     old = answer(Thinking("t", '{"signature":"OLD"}'), Opaque('{"type":"redacted_thinking","data":"D"}'), Text("x"))
     new = answer(Thinking("t", '{"signature":"NEW"}'), Text("y"))
     async with MessagesServer([refusal(BOUND), says("x"), says("y")]) as server:
@@ -515,7 +515,7 @@ MODIFIED = "messages.1.content.0: `thinking` or `redacted_thinking` blocks in th
 UNTHOUGHT = "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `text`."
 
 
-async def test_thinking_that_the_backend_takes_for_another_is_not_sent_again() -> None:
+async def test_thinking_that_the_backend_considers_changed_is_not_sent_again() -> None:
     async with MessagesServer([refusal(MODIFIED), says("x")]) as server:
         provider = provider_for(server)
         await stream(provider, prompt(user("a"), answer(Thinking("t", '{"signature":"S"}'), Text("x")), user("b")))
@@ -523,7 +523,7 @@ async def test_thinking_that_the_backend_takes_for_another_is_not_sent_again() -
         assert ["signature" in json.dumps(body) for body in server.prompts] == [True, False]
 
 
-async def test_a_request_that_may_not_think_after_all_is_sent_without() -> None:
+async def test_a_request_rejected_for_thinking_is_sent_without_it() -> None:
     async with MessagesServer([refusal(UNTHOUGHT), says("x"), says("y"), refusal(UNTHOUGHT)]) as server:
         provider = provider_for(server)
         await stream(provider, HARD)
@@ -534,7 +534,7 @@ async def test_a_request_that_may_not_think_after_all_is_sent_without() -> None:
         assert error.code is Code.INVALID_REQUEST
 
 
-async def test_signatures_that_are_refused_without_any_being_sent_are_an_error() -> None:
+async def test_a_signature_error_without_signatures_is_an_error() -> None:
     async with MessagesServer([refusal(BOUND)]) as server:
         provider = provider_for(server)
         _, error = await fails(provider)
@@ -547,7 +547,7 @@ def no_room(prompt_tokens: int) -> Reply:
     return refusal(f"{sentence} input length or `max_tokens` and try again")
 
 
-async def test_an_answer_is_asked_for_in_what_the_window_has_left() -> None:
+async def test_max_tokens_is_limited_to_the_rest_of_the_window() -> None:
     async with MessagesServer([no_room(188_000), says("x"), says("y")]) as server:
         provider = provider_for(server, "claude-sonnet-4-5")
         request = prompt(thinking=ThinkingLevel.HIGH, max_tokens=64_000, model="claude-sonnet-4-5")
@@ -559,7 +559,7 @@ async def test_an_answer_is_asked_for_in_what_the_window_has_left() -> None:
 
 
 @pytest.mark.parametrize("replies", [[no_room(199_000)], [no_room(188_000), no_room(189_000)]])
-async def test_a_window_with_no_room_left_is_an_overflow(replies: list[Reply]) -> None:
+async def test_a_full_window_is_an_overflow(replies: list[Reply]) -> None:
     async with MessagesServer(replies) as server:
         provider = provider_for(server)
         _, error = await fails(provider)
@@ -568,7 +568,7 @@ async def test_a_window_with_no_room_left_is_an_overflow(replies: list[Reply]) -
         assert len(server.prompts) == len(replies)
 
 
-async def test_case_T_12_an_image_of_the_history_that_is_refused_is_replaced() -> None:
+async def test_case_T_12_a_rejected_image_of_the_history_is_replaced() -> None:
     refused = refusal("messages.0.content.1.image.source.base64: image exceeds 5 MB maximum")
     async with MessagesServer([refused, says("x")]) as server:
         provider = provider_for(server)
@@ -577,7 +577,7 @@ async def test_case_T_12_an_image_of_the_history_that_is_refused_is_replaced() -
         assert server.prompts[-1]["messages"][0]["content"][1] == {"type": "text", "text": HIDDEN_IMAGE}
 
 
-async def test_what_nothing_can_be_done_about_is_an_error() -> None:
+async def test_other_rejections_are_errors() -> None:
     async with MessagesServer([refusal("`max_tokens` must be greater than `thinking.budget_tokens`")]) as server:
         provider = provider_for(server)
         _, error = await fails(provider, HARD)

@@ -84,7 +84,7 @@ def in_pieces(data: bytes, size: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.stem)
-def test_captures_at_every_chunk_size(capture: Path) -> None:
+def test_recordings_at_every_chunk_size(capture: Path) -> None:
     data = capture.read_bytes()
     expected = json.loads(capture.with_suffix(".expected.json").read_text("utf-8"))
     wanted: list[dict[str, Any]] = expected["events"]
@@ -98,7 +98,7 @@ def test_captures_at_every_chunk_size(capture: Path) -> None:
         assert got == wanted, size
 
 
-def test_there_are_captures() -> None:
+def test_recordings_exist() -> None:
     assert len(CAPTURES) == 8
 
 
@@ -111,7 +111,7 @@ def test_case_P_04_a_call_without_arguments() -> None:
         assert decoded.calls == [ToolCall("a", "list_tasks", "{}")]
 
 
-def test_case_P_05_characters_cut_by_a_read() -> None:
+def test_case_P_05_characters_split_by_a_read() -> None:
     data = start() + text(0, "你好🌍") + end()
     for size in range(1, 9):
         events = Decoded(in_pieces(data, size)).events
@@ -130,25 +130,25 @@ def test_case_P_08_an_error_inside_the_stream() -> None:
 HALF = '{"command":"rm -rf build && ec'
 
 
-def test_case_P_09_a_call_cut_by_the_limit_is_dropped() -> None:
+def test_case_P_09_a_call_truncated_by_the_limit_is_dropped() -> None:
     cut = decode(start(), text(0, "x"), call(1, "a", "bash", HALF), end("max_tokens"))
     assert (cut.calls, cut.stop) == ([], StopReason.MAX_TOKENS)
     labelled = decode(start(), call(0, "a", "bash", HALF), end("tool_use"))
     assert labelled.calls == [ToolCall("a", "bash", invalid_arguments=HALF)]
 
 
-def test_a_call_cut_before_its_first_argument_is_dropped_and_one_that_others_follow_is_not() -> None:
+def test_only_the_last_call_without_arguments_is_dropped_at_the_limit() -> None:
     cut = decode(start(), call(0, "a", "ls"), call(1, "b", "rm"), end("max_tokens"))
     assert cut.calls == [ToolCall("a", "ls")]
     assert cut.stop is StopReason.MAX_TOKENS
 
 
-def test_a_whole_call_before_the_limit_is_kept() -> None:
+def test_a_complete_call_before_the_limit_stays() -> None:
     decoded = decode(start(), call(0, "a", "ls", '{"a":', "1}"), end("max_tokens"))
     assert decoded.calls == [ToolCall("a", "ls", '{"a":1}')]
 
 
-def test_case_P_10_a_stream_that_ends_politely_too_early() -> None:
+def test_case_P_10_a_stream_that_ends_regularly_but_too_early() -> None:
     decoded = decode(start(), text(0, "The answer is"))
     assert decoded.events == [TextPiece("The answer is")]
     assert decoded.failure is not None
@@ -161,12 +161,12 @@ def test_a_stop_reason_is_enough() -> None:
         assert (decoded.stop, decoded.failure) == (StopReason.END_TURN, None)
 
 
-def test_the_end_mark_of_a_gateway() -> None:
+def test_the_done_marker_of_a_gateway() -> None:
     stopped = end().removesuffix(sse("message_stop"))
     assert decode(start(), text(0, "4"), stopped, b"data: [DONE]\n\n").stop is StopReason.END_TURN
 
 
-def test_a_mark_of_the_end_without_a_reason_is_not() -> None:
+def test_a_done_marker_without_a_stop_reason_is_truncated() -> None:
     decoded = decode(start(), text(0, "4"), sse("message_stop"))
     assert decoded.failure is not None
     assert decoded.failure.code is Code.STREAM_TRUNCATED
@@ -203,7 +203,7 @@ def test_case_P_27_the_first_stop_reason_counts_and_the_last_usage() -> None:
 SIGNED = '{"signature":"c2ln"}'
 
 
-def test_a_signature_goes_out_with_the_last_of_its_thought() -> None:
+def test_a_signature_is_yielded_with_the_end_of_its_thinking() -> None:
     pieces = [start(), *in_pieces(thinking(0, "a", "b", "c"), 60), text(1, "x"), end()]
     thoughts = [one for one in decode(*pieces).events if isinstance(one, ThinkingPiece)]
     assert "".join(one.text for one in thoughts) == "abc"
@@ -211,7 +211,7 @@ def test_a_signature_goes_out_with_the_last_of_its_thought() -> None:
     assert [one.opaque for one in thoughts] == [""] * (len(thoughts) - 1) + [SIGNED]
 
 
-def test_thinking_that_the_backend_keeps_to_itself() -> None:
+def test_redacted_thinking_is_kept_as_opaque() -> None:
     decoded = decode(start(), thinking(0), text(1, "x"), end())
     assert decoded.events[0] == OpaquePiece('{"type":"thinking","thinking":"","signature":"c2ln"}')
 
@@ -221,7 +221,7 @@ def test_thinking_without_a_signature() -> None:
     assert decoded.events[0] == ThinkingPiece("hm")
 
 
-def test_two_thoughts_are_kept_apart() -> None:
+def test_two_thinking_blocks_stay_separate() -> None:
     decoded = decode(start(), thinking(0, "a", signature="S1"), thinking(1, "b", signature="S2"), text(2, "x"), end())
     assert decoded.events[:3] == [
         ThinkingPiece("a", '{"signature":"S1"}'),
@@ -230,7 +230,7 @@ def test_two_thoughts_are_kept_apart() -> None:
     ]
 
 
-def test_a_thought_that_breaks_off_is_given() -> None:
+def test_truncated_thinking_is_yielded() -> None:
     decoded = decode(start(), thinking(0, "a", "b").replace(sse("content_block_stop", index=0), b"")[:-90])
     assert decoded.events == [ThinkingPiece("a"), ThinkingPiece("b")]
     assert decoded.failure is not None
@@ -239,12 +239,12 @@ def test_a_thought_that_breaks_off_is_given() -> None:
 # -- servers that are not quite like it ----------------------------------------------------------------------------
 
 
-def test_arguments_that_come_whole() -> None:
+def test_arguments_in_one_piece() -> None:
     begin = {"type": "tool_use", "id": "a", "name": "ls", "input": {"path": "x", "n": 1.50}}
     assert decode(start(), block(0, begin), end("tool_use")).calls == [ToolCall("a", "ls", '{"path": "x", "n": 1.5}')]
 
 
-def test_ids_that_are_missing_or_repeated_are_made() -> None:
+def test_missing_or_repeated_ids_are_replaced() -> None:
     decoded = decode(start(), call(0, "", "ls"), call(1, "a", "ls"), call(2, "a", "ls"), end("tool_use"))
     ids = [one.id for one in decoded.calls]
     assert ids[1] == "a"
@@ -258,7 +258,7 @@ def test_a_call_without_a_name_is_an_error() -> None:
     assert decoded.failure.code is Code.MALFORMED_TOOL_CALL
 
 
-def test_blocks_whose_end_is_missing() -> None:
+def test_blocks_without_an_end() -> None:
     data = (start() + thinking(0, "t") + call(1, "a", "ls", "{}") + text(2, "x") + end()).split(b"\n\n")
     decoded = decode(b"\n\n".join(part for part in data if b"content_block_stop" not in part))
     assert decoded.events[:3] == [ThinkingPiece("t", SIGNED), CallPiece(ToolCall("a", "ls")), TextPiece("x")]
@@ -282,7 +282,7 @@ def test_a_message_that_was_not_streamed() -> None:
     ]
 
 
-def test_half_a_character_and_bytes_that_are_none() -> None:
+def test_lone_surrogates_and_invalid_utf8() -> None:
     half = event({"type": "content_block_delta", "delta": {"type": "text_delta", "text": "HERE"}})
     for bad in (b"\\ud83c", b"\xff"):
         opened = text(0).replace(sse("content_block_stop", index=0), b"")
@@ -290,26 +290,26 @@ def test_half_a_character_and_bytes_that_are_none() -> None:
         assert decoded.events[0] == TextPiece("\ufffd")
 
 
-def test_something_else_is_an_error_that_shows_it() -> None:
+def test_an_unexpected_event_is_an_error_that_quotes_it() -> None:
     decoded = decode(b"data: <html>\n\n")
     assert decoded.failure is not None
     assert (decoded.failure.code, decoded.failure.retryable) == (Code.MALFORMED_RESPONSE, True)
     assert "<html>" in decoded.failure.message
 
 
-def test_numbers_that_make_no_sense_cost_nothing_else() -> None:
+def test_nonsensical_counts_are_ignored() -> None:
     decoded = decode(start(-5, cache_read_input_tokens=10**30), text(0, "x"), end(output=3))
     assert UsagePiece(Usage(0, 3, cache_read=1 << 50)) in decoded.events
 
 
-def test_more_calls_than_anybody_means_are_an_error() -> None:
+def test_too_many_calls_in_one_answer_are_an_error() -> None:
     decoded = decode(start(), *(call(at, f"c{at}", "ls") for at in range(300)), end("tool_use"))
     assert len(decoded.calls) == 256
     assert decoded.failure is not None
     assert decoded.failure.code is Code.MALFORMED_TOOL_CALL
 
 
-def test_arguments_that_are_longer_than_anybody_means_are_an_error() -> None:
+def test_too_long_arguments_are_an_error() -> None:
     decoded = Decoded([start(), *in_pieces(call(0, "a", "w", *["x" * 2**20] * 17), 2**20)])
     assert decoded.failure is not None
     assert decoded.failure.code is Code.MALFORMED_TOOL_CALL
@@ -331,7 +331,7 @@ parts = st.one_of(
 
 
 @given(st.lists(parts, max_size=6), st.sampled_from(["end_turn", "tool_use"]), st.integers(1, 200), st.integers(0, 9))
-def test_how_a_stream_is_cut_changes_nothing(blocks: list[bytes], reason: str, size: int, chunk_size: int) -> None:
+def test_chunk_boundaries_change_nothing(blocks: list[bytes], reason: str, size: int, chunk_size: int) -> None:
     data = start() + b"".join(blocks) + end(reason)
     whole, cut = Decoded([data]), Decoded(in_pieces(data, size), chunk_size=chunk_size)
     assert _stored(whole) == _stored(cut)
@@ -339,7 +339,7 @@ def test_how_a_stream_is_cut_changes_nothing(blocks: list[bytes], reason: str, s
 
 
 @given(st.lists(parts, max_size=4), st.data())
-def test_a_stream_that_is_cut_short_never_ends_well(blocks: list[bytes], data: st.DataObject) -> None:
+def test_a_truncated_stream_never_ends_successfully(blocks: list[bytes], data: st.DataObject) -> None:
     whole = start() + b"".join(blocks) + sse("message_delta", delta={"stop_reason": "end_turn"})
     short = data.draw(st.integers(0, whole.rindex(b'"stop_reason"')))
     decoded = decode(whole[:short])

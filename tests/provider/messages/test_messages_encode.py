@@ -185,7 +185,7 @@ abilities = st.builds(
 
 @settings(max_examples=400)
 @given(histories, targets, requests, configurations, abilities)
-def test_law_1_any_history_gives_a_legal_request(
+def test_law_1_any_history_becomes_a_valid_request(
     history: list[Message], target: Target, request: Any, configured: ProviderSettings, able: MessagesCapabilities
 ) -> None:
     body = body_of(*history, target=target, abilities=able, configured=configured, **request)
@@ -211,7 +211,7 @@ def test_law_1_holds_inside_a_run_of_tools(steps: list[str], signed: bool) -> No
 
 
 @given(histories, texts)
-def test_a_longer_history_begins_like_the_shorter_one(history: list[Message], more: str) -> None:
+def test_a_longer_history_extends_the_shorter_request(history: list[Message], more: str) -> None:
     """Else the backend could not reuse its cache; the last message may grow."""
     short = sent(*history)
     long = sent(*history, user(f"more {more}"))
@@ -219,7 +219,7 @@ def test_a_longer_history_begins_like_the_shorter_one(history: list[Message], mo
 
 
 @given(histories)
-def test_what_was_said_is_sent(history: list[Message]) -> None:
+def test_all_texts_are_sent(history: list[Message]) -> None:
     whole = json.dumps(sent(*history))
     cut = any(message.incomplete for message in history)
     for message in history:
@@ -231,7 +231,7 @@ def test_what_was_said_is_sent(history: list[Message]) -> None:
 
 
 @given(histories)
-def test_signed_thinking_goes_only_where_it_came_from(history: list[Message]) -> None:
+def test_signed_thinking_is_sent_only_to_its_backend(history: list[Message]) -> None:
     foreign = json.dumps(sent(*history, target=Target("elsewhere", "m")))
     assert '"signature"' not in foreign
     assert "redacted_thinking" not in foreign
@@ -273,7 +273,7 @@ def test_case_P_16_an_unanswered_call_gets_an_error_result() -> None:
     ]
 
 
-def test_case_P_17_signed_thinking_goes_back_as_it_came() -> None:
+def test_case_P_17_signed_thinking_is_sent_back_unchanged() -> None:
     redacted = Opaque('{"type":"redacted_thinking","data":"D"}')
     answer = assistant(SIGNED, "text", *calls("a", "b"), redacted, *calls("c"))
     results = [result(call_id, "ok") for call_id in "cba"]
@@ -305,7 +305,7 @@ def test_case_P_18_blank_text_is_not_sent() -> None:
     ]
 
 
-def test_case_P_19_all_results_stand_in_call_order_before_any_text() -> None:
+def test_case_P_19_all_results_precede_text_in_call_order() -> None:
     history = (user("go"), assistant(*calls("a", "b", "c")), result("c", "3"), user("steer"), result("a", "1"))
     assert sent(*history)[2]["content"] == [
         wire_result("a", "1"),
@@ -315,7 +315,7 @@ def test_case_P_19_all_results_stand_in_call_order_before_any_text() -> None:
     ]
 
 
-def test_neighbours_of_one_role_are_one_message() -> None:
+def test_adjacent_messages_of_one_role_are_merged() -> None:
     history = (user("a"), user("b"), assistant("c"), assistant("d", provider="there"), user("e"))
     assert [[block["text"] for block in message["content"]] for message in sent(*history)] == [
         ["a", "b"],
@@ -324,7 +324,7 @@ def test_neighbours_of_one_role_are_one_message() -> None:
     ]
 
 
-def test_the_user_begins_and_ends() -> None:
+def test_the_first_and_last_messages_are_the_users() -> None:
     assert [message["content"] for message in sent(assistant("hi "))] == [
         [text(HISTORY_START)],
         [text("hi ")],
@@ -333,7 +333,7 @@ def test_the_user_begins_and_ends() -> None:
     assert sent() == [{"role": "user", "content": [text(HISTORY_START)]}]
 
 
-def test_ids_are_made_legal_at_both_ends_and_told_apart() -> None:
+def test_ids_are_made_valid_and_unique_in_calls_and_results() -> None:
     history = [user("go")]
     for call_id in ("x.y", "x_y", "x y", "functions.ls:0", "y" * 70):
         history += [assistant(*calls(call_id)), result(call_id, "ok")]
@@ -372,7 +372,7 @@ def test_images_of_an_error_follow_all_results() -> None:
 
 
 @pytest.mark.parametrize("image", [Image("image/bmp", "AAAA"), Image("image/png", "")])
-def test_an_image_that_the_format_does_not_know_is_a_note(image: Image) -> None:
+def test_an_unsupported_image_becomes_a_note(image: Image) -> None:
     assert sent(user(image))[0]["content"] == [text(HIDDEN_IMAGE)]
 
 
@@ -435,7 +435,7 @@ def test_thinking_with_a_budget(level: ThinkingLevel, request_: dict[str, Any], 
     assert fields_of(level, OLD, **request_) == expected
 
 
-def test_a_budget_is_lowered_where_the_model_cannot_answer_at_such_length() -> None:
+def test_a_budget_is_lowered_to_the_models_output_limit() -> None:
     assert fields_of(ThinkingLevel.HIGH, MessagesCapabilities(max_output=8_192)) == budget(4_096, 8_192)
     assert fields_of(ThinkingLevel.HIGH, MessagesCapabilities(max_output=20_000)) == budget(10_000, 20_000)
     assert fields_of(ThinkingLevel.HIGH, MessagesCapabilities(max_output=2_000)) == {"max_tokens": 2_000}
@@ -469,12 +469,12 @@ def test_thinking_without_a_budget(level: ThinkingLevel, able: MessagesCapabilit
     assert fields_of(level, able, temperature=0.5) == expected
 
 
-def test_an_effort_that_no_level_fits_is_left_out() -> None:
+def test_an_unsupported_effort_is_omitted() -> None:
     assert "output_config" not in fields_of(ThinkingLevel.HIGH, MessagesCapabilities("adaptive", efforts=()))
 
 
 @pytest.mark.parametrize("model", ["claude-opus-5-5", "claude-fable-5-1"])
-def test_a_model_that_cannot_be_forced_is_left_to_choose(model: str) -> None:
+def test_a_model_without_forced_tools_may_choose(model: str) -> None:
     assert fields_of(ThinkingLevel.HIGH, infer_capabilities(model), tool_choice="required") == adaptive("high")
 
 
@@ -501,7 +501,7 @@ def test_a_budget_needs_thinking_before_the_tools_that_run(history: Sequence[Mes
 
 
 @pytest.mark.parametrize("opaque", OPAQUE)
-def test_what_the_backend_never_signed_is_not_sent(opaque: str) -> None:
+def test_unsigned_thinking_is_not_sent(opaque: str) -> None:
     """Each of these is told to be thinking, and each is sent whole or not at all."""
     content = sent(user("a"), assistant(Opaque(opaque), "b"), user("c"))[1]["content"]
     whole = opaque in (
@@ -512,7 +512,7 @@ def test_what_the_backend_never_signed_is_not_sent(opaque: str) -> None:
 
 
 @pytest.mark.parametrize(("style", "kept"), [("adaptive", []), ("none", []), ("budget", ["s2"])])
-def test_thinking_behind_another_beginning_is_sent_only_where_it_must(style: ThinkingStyle, kept: list[str]) -> None:
+def test_thinking_after_a_changed_prefix_is_sent_only_if_required(style: ThinkingStyle, kept: list[str]) -> None:
     """A model with a budget wants the thoughts of the turn whose tools run; the others bind theirs to the beginning."""
     history = (
         user("go"),
@@ -528,21 +528,21 @@ def test_thinking_behind_another_beginning_is_sent_only_where_it_must(style: Thi
     assert [block["signature"] for block in blocks if block["type"] == "thinking"] == kept
 
 
-def test_thinking_that_led_to_nothing_is_not_sent() -> None:
+def test_thinking_without_an_answer_is_not_sent() -> None:
     assert sent(user("a"), assistant("b", SIGNED), user("c"))[1]["content"] == [text("b")]
 
 
 # -- tools and the rest --------------------------------------------------------------------------------------------
 
 
-def test_a_history_with_calls_and_no_tools_tells_their_names_and_allows_none() -> None:
+def test_a_history_with_calls_but_no_tools_declares_them_and_forbids_calls() -> None:
     body = body_of(*LOOP)
     assert [tool["name"] for tool in body["tools"]] == ["bash"]
     assert body["tool_choice"] == {"type": "none"}
     assert "tools" not in body_of(user("hi"))
 
 
-def test_the_configured_body_comes_last_and_goes_into_objects() -> None:
+def test_the_configured_body_is_merged_last_into_objects() -> None:
     extra = {"metadata": {"user_id": "u"}, "tool_choice": {"type": "any"}, "temperature": None, "stream": False}
     configured = ProviderSettings(extra_body=extra, temperature=0.5, max_tokens=77)
     body = body_of(user("hi"), configured=configured, tools=(READ,))
@@ -590,17 +590,17 @@ REPLAYS = [path for path in sorted(CAPTURES.glob("*.expected.json")) if '"replay
 
 @pytest.mark.parametrize("path", REPLAYS, ids=lambda path: path.stem)
 @pytest.mark.parametrize("size", [1, 7, 10_000])
-def test_what_was_decoded_goes_back_as_it_came(path: Path, size: int) -> None:
+def test_decoded_messages_are_sent_back_unchanged(path: Path, size: int) -> None:
     data = path.with_name(path.name.replace(".expected.json", ".sse")).read_bytes()
     assert replay(data, size) == json.loads(path.read_text("utf-8"))["replay"]
 
 
-def test_there_are_replays() -> None:
+def test_replays_exist() -> None:
     assert len(REPLAYS) == 2
 
 
 @pytest.mark.parametrize("size", [1, 50, 10_000])
-def test_every_kind_of_thought_makes_the_round(size: int) -> None:
+def test_every_kind_of_thinking_round_trips(size: int) -> None:
     from doubles.messages_server import block, call, end, start, thinking
 
     data = start() + thinking(0, "a", "\u2028b", signature="S1") + thinking(1, "c", signature="S2")

@@ -7,7 +7,7 @@ from doubles.chat_server import Reply
 from doubles.messages_server import MessagesServer, call, end, start, text, thinking
 
 
-async def test_the_vendors_client_reads_the_double() -> None:
+async def test_the_vendors_client_accepts_the_fake_server() -> None:
     pieces = [start(7, cache_read_input_tokens=3), thinking(0, "h", "m"), text(1, "Hel", "lo")]
     pieces += [call(2, "toolu_1", "ls", '{"path":', '"x"}'), call(3, "toolu_2", "pwd"), end("tool_use", 5)]
     async with MessagesServer([Reply(pieces)]) as server:

@@ -69,7 +69,7 @@ LEGAL = [
 
 
 @pytest.mark.parametrize("legal", LEGAL)
-def test_legal_bodies(legal: Body) -> None:
+def test_valid_bodies_pass(legal: Body) -> None:
     assert violations(legal) == []
 
 
@@ -147,5 +147,5 @@ ILLEGAL = [
 
 
 @pytest.mark.parametrize(("illegal", "sentence"), ILLEGAL, ids=lambda value: value if isinstance(value, str) else "")
-def test_illegal_bodies(illegal: Body, sentence: str) -> None:
+def test_invalid_bodies_are_rejected(illegal: Body, sentence: str) -> None:
     assert any(sentence in found for found in violations(illegal)), violations(illegal)

@@ -74,7 +74,7 @@ async def fails(provider: OllamaProvider, *messages: Message, **more: Any) -> tu
 @pytest.mark.parametrize(
     "case", [row for row in LISTS if row["provider"] == "ollama-style"], ids=lambda row: row["name"]
 )
-async def test_lists_and_windows(case: dict[str, Any]) -> None:
+async def test_model_lists_and_windows(case: dict[str, Any]) -> None:
     async with OllamaServer() as server:
         responses: dict[str, Any] = case["responses"]
         server.pages = {path.removeprefix("GET "): page(value) for path, value in responses.items() if "GET" in path}
@@ -109,7 +109,9 @@ async def test_lists_and_windows(case: dict[str, Any]) -> None:
         ({"model_info": 5, "parameters": [], "capabilities": "x"}, [], {}, 4096),
     ],
 )
-async def test_the_window(told: dict[str, Any], running: list[Any], configured: dict[str, Any], window: int) -> None:
+async def test_context_windows(
+    told: dict[str, Any], running: list[Any], configured: dict[str, Any], window: int
+) -> None:
     async with OllamaServer([says("x")]) as server:
         server.models = {"m": told}
         server.pages["/api/ps"] = page({"models": running})
@@ -120,7 +122,7 @@ async def test_the_window(told: dict[str, Any], running: list[Any], configured: 
         await provider.close()
 
 
-async def test_what_a_model_can_do() -> None:
+async def test_capabilities_of_a_model() -> None:
     async with OllamaServer() as server:
         for capabilities, able in [
             (("completion",), (False, False)),
@@ -136,7 +138,7 @@ async def test_what_a_model_can_do() -> None:
             await provider.close()
 
 
-async def test_the_server_is_asked_once() -> None:
+async def test_the_server_is_queried_once() -> None:
     async with OllamaServer([says("x"), says("y")]) as server:
         provider = provider_for(server.root)
         await provider.info()
@@ -153,7 +155,7 @@ async def test_the_server_is_asked_once() -> None:
         await provider.close()
 
 
-async def test_the_first_model_that_can_chat_is_taken() -> None:
+async def test_the_first_model_that_can_chat_is_used() -> None:
     async with OllamaServer() as server:
         embedding = {"name": "e", "capabilities": ["embedding"]}
         server.pages["/api/tags"] = page({"models": [embedding, {"name": "m", "capabilities": ["completion"]}]})
@@ -167,7 +169,7 @@ async def test_the_first_model_that_can_chat_is_taken() -> None:
         await provider.close()
 
 
-async def test_a_model_that_was_not_pulled_is_an_error_that_says_what_to_run() -> None:
+async def test_a_model_that_is_not_pulled_is_an_error_with_the_command() -> None:
     async with OllamaServer() as server:
         provider = provider_for(server.root, "nope")
         with pytest.raises(ProviderError, match="run `ollama pull nope`") as caught:
@@ -182,7 +184,7 @@ async def test_a_model_that_was_not_pulled_is_an_error_that_says_what_to_run() -
         await provider.close()
 
 
-async def test_a_server_that_does_not_run_is_an_error_that_says_what_to_run() -> None:
+async def test_a_stopped_server_is_an_error_with_the_command() -> None:
     async with OllamaServer() as server:
         root = server.root
     provider = provider_for(root)
@@ -195,7 +197,7 @@ async def test_a_server_that_does_not_run_is_an_error_that_says_what_to_run() ->
     await provider.close()
 
 
-async def test_an_old_server_is_taken_to_have_tools_and_no_images() -> None:
+async def test_an_old_server_is_assumed_to_have_tools_but_no_images() -> None:
     async with OllamaServer([says("x"), says("y")], old=True) as server:
         provider = provider_for(server.root)
         info = await provider.info()
@@ -209,7 +211,7 @@ async def test_an_old_server_is_taken_to_have_tools_and_no_images() -> None:
         await provider.close()
 
 
-async def test_a_wrong_key_is_an_error_that_does_not_show_it() -> None:
+async def test_an_invalid_key_is_an_error_that_hides_the_key() -> None:
     async with OllamaServer(key="another") as server:
         provider = provider_for(server.root, key=KEY)
         for code in (await fails(provider))[1], await _failure(provider):
@@ -229,7 +231,7 @@ async def _failure(provider: OllamaProvider) -> ProviderError:
     return caught.value
 
 
-async def test_answers_that_are_no_json_are_passed_over() -> None:
+async def test_answers_that_are_not_json_are_skipped() -> None:
     async with OllamaServer([says("x")]) as server:
         server.pages["/api/ps"] = page("not json")
         provider = provider_for(server.root)
@@ -254,7 +256,7 @@ class Watched(HttpClient):
             yield response
 
 
-async def test_case_P_28_a_machine_of_ones_own_may_take_its_time_and_the_vendors_may_not() -> None:
+async def test_case_P_28_local_servers_have_longer_timeouts_than_the_vendors() -> None:
     limits: list[tuple[float | None, float | None]] = []
     cases: list[dict[str, Any]] = [{}, {"first_byte_timeout": 5.0, "idle_timeout": 7.0}]
     async with OllamaServer([says("x"), says("y")]) as server:
@@ -273,7 +275,7 @@ async def test_case_P_28_a_machine_of_ones_own_may_take_its_time_and_the_vendors
 
 
 @pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/", "/api", "/api/chat"])
-async def test_the_base_url_in_any_spelling(suffix: str) -> None:
+async def test_equivalent_spellings_of_the_base_url(suffix: str) -> None:
     async with OllamaServer([says("x")]) as server:
         provider = provider_for(server.root + suffix)
         assert await send(provider)
@@ -300,7 +302,7 @@ async def test_the_base_url_in_any_spelling(suffix: str) -> None:
         ("https://box/ollama/", "https://box/ollama"),
     ],
 )
-def test_roots(configured: str, root: str) -> None:
+def test_server_roots(configured: str, root: str) -> None:
     assert parse_ollama_root(configured) == root
 
 
@@ -330,7 +332,7 @@ async def test_an_answer_with_everything_in_it() -> None:
         await provider.close()
 
 
-async def test_text_that_is_a_call_is_one_when_tools_were_offered() -> None:
+async def test_text_calls_are_recognized_if_tools_were_offered() -> None:
     text = '<tool_call>{"name":"read","arguments":{"path":"x"}}</tool_call>'
     async with OllamaServer([says(text)] * 4) as server:
         provider = provider_for(server.root)
@@ -355,7 +357,7 @@ async def test_case_P_08_an_error_inside_the_stream() -> None:
         await provider.close()
 
 
-async def test_case_P_10_a_stream_that_is_cut() -> None:
+async def test_case_P_10_a_truncated_stream() -> None:
     async with OllamaServer([answer(said("is"), whole=whole) for whole in (True, False)]) as server:
         provider = provider_for(server.root)
         for _ in range(2):
@@ -365,7 +367,7 @@ async def test_case_P_10_a_stream_that_is_cut() -> None:
         await provider.close()
 
 
-async def test_events_come_as_they_are_read_and_the_end_is_not_waited_for() -> None:
+async def test_events_are_yielded_as_they_arrive_without_waiting_for_the_end() -> None:
     gate = asyncio.Event()
     lines = [said("a"), gate, said("b"), done(), asyncio.Event()]
     async with OllamaServer([Reply(lines), says("next")]) as server:
@@ -378,7 +380,7 @@ async def test_events_come_as_they_are_read_and_the_end_is_not_waited_for() -> N
         await provider.close()
 
 
-async def test_a_cancelled_stream_gives_up_its_connection() -> None:
+async def test_a_cancelled_stream_closes_its_connection() -> None:
     async with OllamaServer([answer(said("a")), says("next")]) as server:
         server.replies[0] = Reply([said("a"), asyncio.Event()])
         provider = provider_for(server.root)
@@ -398,7 +400,7 @@ async def test_a_cancelled_stream_gives_up_its_connection() -> None:
         await provider.close()
 
 
-async def test_a_silent_server_is_left() -> None:
+async def test_a_silent_server_times_out() -> None:
     async with OllamaServer([Reply([said("a"), asyncio.Event()])]) as server:
         provider = provider_for(server.root)
         events, error = await fails(provider, stream_opts=StreamOptions(idle_timeout=0.1))
@@ -418,7 +420,7 @@ async def test_a_server_that_does_not_stream() -> None:
         await provider.close()
 
 
-async def test_case_P_24_the_wait_that_is_asked_for() -> None:
+async def test_case_P_24_the_requested_delay() -> None:
     busy = "server busy, please try again.  maximum pending requests exceeded"
     async with OllamaServer([page({"error": busy}, 503, {"retry-after": "2"})]) as server:
         provider = provider_for(server.root)
@@ -427,7 +429,7 @@ async def test_case_P_24_the_wait_that_is_asked_for() -> None:
         await provider.close()
 
 
-async def test_a_conversation_that_does_not_fit_is_an_overflow_and_not_cut() -> None:
+async def test_a_too_long_conversation_is_an_overflow_not_truncated() -> None:
     text = "the prompt is longer than the context length currently available to the model; shift is disabled"
     async with OllamaServer([refusal(text)]) as server:
         provider = provider_for(server.root)
@@ -441,7 +443,7 @@ async def test_a_conversation_that_does_not_fit_is_an_overflow_and_not_cut() -> 
 
 
 @pytest.mark.parametrize(("lack", "field"), [("thinking", "think"), ("tools", "tools")])
-async def test_what_the_model_cannot_do_after_all_is_left_out_from_then_on(lack: str, field: str) -> None:
+async def test_unsupported_features_are_omitted_afterwards(lack: str, field: str) -> None:
     async with OllamaServer([says("x"), says("y")]) as server:
         server.lacks = frozenset({lack})
         provider = provider_for(server.root)
@@ -455,7 +457,7 @@ async def test_what_the_model_cannot_do_after_all_is_left_out_from_then_on(lack:
         await provider.close()
 
 
-async def test_a_level_that_a_server_does_not_know_is_left_out() -> None:
+async def test_an_unknown_thinking_level_is_omitted() -> None:
     wordings = [
         'think value "low" is not supported for this model',
         "json: cannot unmarshal string into Go struct field ChatRequest.think of type bool",
@@ -469,7 +471,7 @@ async def test_a_level_that_a_server_does_not_know_is_left_out() -> None:
             await provider.close()
 
 
-async def test_a_server_that_refuses_what_was_left_out_is_not_asked_for_ever() -> None:
+async def test_repeated_rejections_end_in_an_error() -> None:
     async with OllamaServer([refusal('"m" does not support thinking')] * 9) as server:
         provider = provider_for(server.root)
         _, error = await fails(provider)
@@ -478,7 +480,7 @@ async def test_a_server_that_refuses_what_was_left_out_is_not_asked_for_ever() -
         await provider.close()
 
 
-async def test_a_refusal_of_something_else_is_an_error() -> None:
+async def test_another_rejection_is_an_error() -> None:
     late = answer(said("x"), line({"error": '"m" does not support thinking'}))
     for reply in (refusal("invalid temperature"), refusal("model requires more memory, shift or think", 500), late):
         async with OllamaServer([reply]) as server:
@@ -488,7 +490,7 @@ async def test_a_refusal_of_something_else_is_an_error() -> None:
             await provider.close()
 
 
-async def test_case_T_12_an_image_that_is_refused_later_becomes_a_note() -> None:
+async def test_case_T_12_an_image_that_is_rejected_later_becomes_a_note() -> None:
     async with OllamaServer([refusal("failed to decode image: unknown format"), says("x"), says("y")]) as server:
         provider = provider_for(server.root)
         history = (user(Text("look"), PNG), Message(id="a", role=Role.ASSISTANT, content=(Text("ok"),), timestamp=""))
@@ -507,7 +509,7 @@ async def test_case_T_12_an_image_that_is_refused_later_becomes_a_note() -> None
     [(2051, ["PROMPT_CUT"]), (15000, []), (40, []), (0, [])],
     ids=["cut", "read", "cached", "all-cached"],
 )
-async def test_case_P_13_a_server_that_read_far_less_than_it_was_sent(reported: int, told: list[str]) -> None:
+async def test_case_P_13_a_server_that_truncated_the_prompt(reported: int, told: list[str]) -> None:
     replies = [answer(said("x"), done(prompt_eval_count=reported, eval_count=2)) for _ in range(2)]
     async with OllamaServer(replies) as server:
         provider = provider_for(server.root, context_window=32768)

@@ -106,7 +106,7 @@ def agrees(got: dict[str, Any], wanted: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.stem)
-def test_captures_at_every_chunk_size(capture: Path) -> None:
+def test_recordings_at_every_chunk_size(capture: Path) -> None:
     data = capture.read_bytes()
     expected = json.loads(capture.with_suffix(".expected.json").read_text("utf-8"))
     for size in [*expected["chunk_sizes"], *range(4, 40)]:
@@ -118,7 +118,7 @@ def test_captures_at_every_chunk_size(capture: Path) -> None:
         assert len(ids) == len(set(ids))
 
 
-def test_there_are_captures() -> None:
+def test_recordings_exist() -> None:
     assert len(CAPTURES) == 9
 
 
@@ -131,7 +131,7 @@ def test_case_P_04_a_call_without_arguments() -> None:
     assert [(one.arguments, one.invalid_arguments) for one in calls] == [("{}", "")] * 3
 
 
-def test_case_P_05_characters_cut_by_a_read() -> None:
+def test_case_P_05_characters_split_by_a_read() -> None:
     data = said("你好🌍") + done()
     for size in range(1, 9):
         assert Decoded(in_pieces(data, size)).text == "你好🌍"
@@ -146,7 +146,7 @@ def test_case_P_10_a_stream_without_a_last_line() -> None:
     assert decode(said("4") + done()[:-1]).stop is StopReason.END_TURN
 
 
-def test_case_P_12_a_call_and_then_a_last_line_that_says_stop() -> None:
+def test_case_P_12_a_call_followed_by_a_stop_line() -> None:
     decoded = decode(said(tool_calls=[call("read", {"path": "a"})]), done(prompt_eval_count=50, eval_count=9))
     [only] = decoded.calls
     assert (only.name, only.arguments, bool(only.id)) == ("read", '{"path": "a"}', True)
@@ -170,18 +170,18 @@ def test_case_P_14_a_think_tag_over_two_lines(contents: list[str], thinking: str
 # -- thinking ------------------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_takes_thinking_apart_leaves_tags_that_are_text() -> None:
+def test_tags_stay_text_if_the_server_separates_thinking() -> None:
     decoded = decode(said(thinking="hm"), said("<think> is a tag"), done())
     assert decoded.events[:2] == [ThinkingPiece("hm", FIELD_MARK), TextPiece("<think> is a tag")]
     held = decode(said("<th"), said(thinking="hm"), said("x"), done())
     assert held.events[:3] == [TextPiece("<th"), ThinkingPiece("hm", FIELD_MARK), TextPiece("x")]
 
 
-def test_thinking_that_stood_in_tags_is_not_marked_as_a_fields() -> None:
+def test_thinking_from_tags_is_not_marked_as_a_field() -> None:
     assert decode(said("<think>hm</think>x"), done()).events[:2] == [ThinkingPiece("hm"), TextPiece("x")]
 
 
-def test_what_is_held_back_comes_before_a_call_and_before_a_failure() -> None:
+def test_buffered_text_precedes_calls_and_failures() -> None:
     assert decode(said("<thi"), said(tool_calls=[call("ls")]), done()).events[0] == TextPiece("<thi")
     assert decode(said("<think>a</th"), line({"error": "x"})).thinking == "a</th"
     assert decode(said("<thi")).events == [TextPiece("<thi")]
@@ -195,25 +195,25 @@ def test_arguments_keep_their_digits_and_their_order() -> None:
     assert decode(raw, done()).calls[0].arguments == '{"b":1.50,"a":12345678901234567890}'
 
 
-def test_arguments_that_are_no_object_are_kept_and_not_run() -> None:
+def test_arguments_that_are_not_an_object_are_kept_as_invalid() -> None:
     for value in ([1], "x", 5):
         [only] = decode(said(tool_calls=[{"function": {"name": "f", "arguments": value}}]), done()).calls
         assert (only.arguments, only.invalid_arguments) == ("{}", json.dumps(value))
 
 
-def test_arguments_that_were_written_as_a_text_are_the_object_in_it() -> None:
+def test_arguments_encoded_as_a_string_are_decoded() -> None:
     function = {"name": "f", "arguments": '{"b":1.50}'}
     assert decode(said(tool_calls=[{"function": function}]), done()).calls[0].arguments == '{"b":1.50}'
 
 
-def test_ids_are_kept_where_they_are_good() -> None:
+def test_valid_ids_are_kept() -> None:
     calls = [call("f", call_id="a"), call("f", call_id="a"), call("f"), call("g", call_id="b")]
     ids = [one.id for one in decode(said(tool_calls=calls), done()).calls]
     assert (ids[0], ids[3]) == ("a", "b")
     assert len(set(ids)) == 4
 
 
-def test_calls_that_nobody_could_run_are_a_failure() -> None:
+def test_calls_that_cannot_be_run_are_a_failure() -> None:
     for calls in ([call("")], [{}], [call("f")] * 257):
         decoded = decode(said(tool_calls=calls), done())
         assert decoded.code is Code.MALFORMED_TOOL_CALL
@@ -234,28 +234,28 @@ def test_calls_that_nobody_could_run_are_a_failure() -> None:
         ("new", StopReason.OTHER),
     ],
 )
-def test_reasons(reason: str, stop: StopReason) -> None:
+def test_stop_reasons_are_translated(reason: str, stop: StopReason) -> None:
     assert decode(said("x"), done(reason)).stop is stop
 
 
-def test_an_old_server_gives_no_reason() -> None:
+def test_an_old_server_sends_no_stop_reason() -> None:
     assert decode(said("x"), line({"done": True})).events == [TextPiece("x"), StopPiece(StopReason.END_TURN)]
 
 
-def test_a_full_context_is_told_from_the_limit_of_an_answer() -> None:
+def test_a_full_context_differs_from_the_output_limit() -> None:
     full = done("length", prompt_eval_count=4000, eval_count=96)
     assert decode(said("x"), full, window=4096).stop is StopReason.CONTEXT_WINDOW
     assert decode(said("x"), full, window=8192).stop is StopReason.MAX_TOKENS
     assert decode(said("x"), full).stop is StopReason.MAX_TOKENS
 
 
-def test_usage_may_be_missing_in_part() -> None:
+def test_usage_may_be_partial() -> None:
     assert UsagePiece(Usage(0, 7)) in decode(said("x"), done(eval_count=7)).events
     assert UsagePiece(Usage(0, 0)) in decode(said("x"), done(eval_count=-7)).events
     assert not [one for one in decode(said("x"), done()).events if isinstance(one, UsagePiece)]
 
 
-def test_nothing_comes_behind_the_end() -> None:
+def test_nothing_is_yielded_after_the_end() -> None:
     assert decode(said("x"), done(), said("y"), line({"error": "z"})).text == "x"
     assert decode(said("x") + line({"error": "z"}) + said("y") + done()).text == "x"
 
@@ -278,12 +278,12 @@ def test_errors_inside_the_stream_are_typed(text: str, code: Code, retryable: bo
 @pytest.mark.parametrize(
     "data", [b"<html>\n", b"[]\n", b'{"message":5}\n', b'{"message"\n', b'{"x":' + b"[" * 9999 + b"\n"]
 )
-def test_what_is_no_line_is_malformed(data: bytes) -> None:
+def test_an_invalid_line_is_malformed(data: bytes) -> None:
     decoded = decode(said("x"), data, done())
     assert (decoded.text, decoded.code) == ("x", Code.MALFORMED_RESPONSE)
 
 
-def test_bytes_that_are_no_text_do_not_end_the_answer() -> None:
+def test_invalid_utf8_does_not_end_the_answer() -> None:
     assert decode(said("a\x00b").replace(b"\\u0000", b"\xff"), done()).text == "a\ufffdb"
 
 
@@ -301,7 +301,7 @@ streams = st.tuples(st.lists(lines, max_size=8), st.sampled_from([done(), done("
 
 
 @given(streams, st.integers(1, 50), st.sampled_from([0, 3, 1000]))
-def test_any_stream_is_the_same_however_it_is_cut(stream: tuple[list[bytes], bytes], size: int, chunk: int) -> None:
+def test_chunk_boundaries_do_not_matter(stream: tuple[list[bytes], bytes], size: int, chunk: int) -> None:
     data = b"".join(stream[0]) + stream[1]
     whole, cut = Decoded([data]).normalized(), Decoded(in_pieces(data, size), chunk_size=chunk).normalized()
     for one in (*whole, *cut):
@@ -317,13 +317,13 @@ def test_deltas_are_joined_up_to_the_chunk_size() -> None:
     assert decode(b"".join(pieces), done()).events[0] == TextPiece("abcd")
 
 
-def test_half_a_character_is_one_that_cannot_be_shown() -> None:
+def test_a_lone_surrogate_is_replaced() -> None:
     first = b'{"message":{"content":"\\ud83c\\udf0d \\ud83c"}}\n'
     decoded = Decoded([first, done()])
     assert (decoded.text, decoded.stop, decoded.failure) == ("\U0001f30d \ufffd", StopReason.END_TURN, None)
 
 
-def test_half_a_character_in_arguments_is_one_that_cannot_be_shown() -> None:
+def test_a_lone_surrogate_in_arguments_is_replaced() -> None:
     first = b'{"message":{"tool_calls":[{"function":{"name":"ls","arguments":{"path":"a\\ud83c"}}}]}}\n'
     decoded = Decoded([first, done()])
     assert [(one.name, json.loads(one.arguments)) for one in decoded.calls] == [("ls", {"path": "a\ufffd"})]

@@ -110,7 +110,7 @@ abilities = st.builds(
 
 @settings(max_examples=400)
 @given(requests, abilities, st.sampled_from([0, 77]))
-def test_law_1_any_history_with_any_settings_is_legal(
+def test_law_1_any_history_with_any_settings_is_valid(
     request: CompletionRequest, able: OllamaCapabilities, max_tokens: int
 ) -> None:
     configured = ProviderSettings(max_tokens=max_tokens)
@@ -162,7 +162,7 @@ def test_case_P_18_blank_texts_are_not_sent() -> None:
     assert sent[2]["content"].strip()
 
 
-def test_thinking_of_another_model_stays_here() -> None:
+def test_thinking_of_another_model_is_not_sent() -> None:
     sent = body(user("hi"), assistant(Thinking("hm", FIELD_MARK), "x", model="n"), user("ok"))["messages"]
     assert sent[1] == {"role": "assistant", "content": "x"}
 
@@ -177,7 +177,7 @@ def test_thinking_of_another_model_stays_here() -> None:
         (Image("image/png", ""), ABLE),
     ],
 )
-def test_an_image_that_the_model_cannot_take_becomes_a_note(image: Image, able: OllamaCapabilities) -> None:
+def test_an_image_for_a_model_without_images_becomes_a_note(image: Image, able: OllamaCapabilities) -> None:
     assert body(user("look", image), abilities=able)["messages"] == [
         {"role": "user", "content": f"look\n\n{HIDDEN_IMAGE}"}
     ]
@@ -186,21 +186,21 @@ def test_an_image_that_the_model_cannot_take_becomes_a_note(image: Image, able: 
 # -- fields --------------------------------------------------------------------------------------------------------
 
 
-def test_case_P_13_the_context_is_always_asked_for_and_nothing_may_be_cut() -> None:
+def test_case_P_13_the_context_size_is_always_sent_and_truncation_disabled() -> None:
     sent = body()
     assert sent["options"] == {"num_ctx": 8192}
     assert (sent["truncate"], sent["shift"], sent["stream"]) == (False, False, True)
     assert sent.keys() == {"model", "messages", "options", "truncate", "shift", "stream", "think"}
 
 
-def test_the_requests_values_come_before_the_configured_ones() -> None:
+def test_the_requests_values_override_configured_ones() -> None:
     configured = ProviderSettings(max_tokens=77, temperature=0.5)
     assert body(configured=configured)["options"] == {"num_ctx": 8192, "num_predict": 77, "temperature": 0.5}
     options = body(configured=configured, max_tokens=5, temperature=0.0)["options"]
     assert options == {"num_ctx": 8192, "num_predict": 5, "temperature": 0.0}
 
 
-def test_the_configured_body_comes_last() -> None:
+def test_the_configured_body_is_merged_last() -> None:
     extra = {"keep_alive": "1h", "options": {"top_k": 5}, "shift": None, "stream": False}
     sent = body(configured=ProviderSettings(extra_body=extra))
     assert (sent["keep_alive"], sent["options"], sent["stream"]) == ("1h", {"num_ctx": 8192, "top_k": 5}, True)
@@ -231,7 +231,7 @@ def test_tools() -> None:
     assert "tools" not in body(tools=(READ,), abilities=OllamaCapabilities(tools=False))
 
 
-def test_what_the_server_cannot_read_is_left_out_of_a_schema() -> None:
+def test_unsupported_parts_of_a_schema_are_omitted() -> None:
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {

@@ -5,7 +5,7 @@ from ollama import AsyncClient
 from doubles.ollama_server import OllamaServer, answer, call, done, said, shown
 
 
-async def test_the_vendors_client_reads_the_double() -> None:
+async def test_the_vendors_client_accepts_the_fake_server() -> None:
     lines = [said(thinking="hm"), said("Hel"), said("lo"), said(tool_calls=[call("ls", {"path": "x"}, "a")])]
     async with OllamaServer([answer(*lines, done(prompt_eval_count=9, eval_count=2))]) as server:
         client = AsyncClient(host=server.root)

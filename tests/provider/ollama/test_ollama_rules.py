@@ -24,7 +24,7 @@ LEGAL: dict[str, Any] = {
 }
 
 
-def test_a_legal_request() -> None:
+def test_a_valid_request_passes() -> None:
     assert violations(LEGAL) == []
 
 
@@ -62,7 +62,7 @@ def test_a_legal_request() -> None:
         ("messages.3.role", "assistant", "ends with the assistant"),
     ],
 )
-def test_one_thing_that_is_wrong(path: str, value: object, words: str) -> None:
+def test_a_request_with_one_error_is_rejected(path: str, value: object, words: str) -> None:
     body = deepcopy(LEGAL)
     *parents, last = path.split(".")
     place: Any = body
