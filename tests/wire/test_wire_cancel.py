@@ -64,7 +64,7 @@ async def test_cancelling_at_once_runs_no_handler(serve: Serve) -> None:
     assert ran == ["second"]
 
 
-async def test_a_cancelled_call_tells_its_status(serve: Serve) -> None:
+async def test_a_cancelled_call_has_its_status(serve: Serve) -> None:
     slow = Slow()
     call = (await serve(GetState=slow.answer)).stub.GetState(STATE)
     await soon(slow.entered.wait())
@@ -193,7 +193,7 @@ async def test_a_generator_that_is_suspended_in_a_write_is_closed(serve: Serve) 
     await soon(closed.wait())
 
 
-async def test_a_handler_that_goes_on_after_the_cancellation_reaches_nobody(serve: Serve) -> None:
+async def test_output_of_a_handler_after_the_cancellation_is_dropped(serve: Serve) -> None:
     entered, ended = asyncio.Event(), asyncio.Event()
     seen = list[Any]()
 
@@ -266,7 +266,7 @@ async def test_a_deadline_that_has_passed_runs_no_handler(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("way", ["return", "raise", "abort", "cancel"])
-async def test_a_handlers_callback_runs_when_it_is_over(serve: Serve, way: str) -> None:
+async def test_a_handlers_callback_runs_after_it_ends(serve: Serve, way: str) -> None:
     slow = Slow()
     over = asyncio.Event()
     told = list[Any]()

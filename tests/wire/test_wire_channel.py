@@ -17,7 +17,7 @@ async def answer(request: pb.GetStateRequest, context: Any) -> pb.GetStateRespon
     return pb.GetStateResponse(session_id=request.session_id)
 
 
-async def test_a_closed_channel_takes_no_calls(serve: Serve) -> None:
+async def test_a_closed_channel_rejects_calls(serve: Serve) -> None:
     peer = await serve(GetState=answer)
     await peer.channel.close()
     await peer.channel.close()
@@ -26,7 +26,7 @@ async def test_a_closed_channel_takes_no_calls(serve: Serve) -> None:
     assert peer.channel.get_state() is grpc.ChannelConnectivity.SHUTDOWN
 
 
-async def test_closing_cancels_what_is_in_flight(serve: Serve) -> None:
+async def test_closing_cancels_active_calls(serve: Serve) -> None:
     entered, ended = asyncio.Event(), asyncio.Event()
 
     async def wait(request: pb.GetStateRequest, context: Any) -> None:

@@ -267,7 +267,7 @@ KNOWN_DIFFERENCES = {
 
 
 @pytest.mark.parametrize("name", KNOWN_DIFFERENCES)
-async def test_a_known_difference_is_as_it_was(serve: Serve, transport: str, name: str) -> None:
+async def test_known_differences_are_unchanged(serve: Serve, transport: str, name: str) -> None:
     difference = KNOWN_DIFFERENCES[name]
     expected = difference.memory if transport == "memory" else difference.connection
     assert await difference.probe(serve) == expected

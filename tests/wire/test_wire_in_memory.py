@@ -23,7 +23,7 @@ def channel_to(**methods: Any) -> InMemoryChannel:
     return InMemoryChannel(registrar)
 
 
-async def test_leaving_the_channel_waits_for_handlers_to_clean_up() -> None:
+async def test_exiting_the_channel_waits_for_handlers_to_clean_up() -> None:
     entered = asyncio.Event()
     seen = list[str]()
 
@@ -65,7 +65,7 @@ async def test_closing_again_does_not_disturb_a_handler_that_cleans_up() -> None
     assert seen == ["clean"]
 
 
-async def test_closing_ends_a_handler_that_goes_on_after_its_abort() -> None:
+async def test_closing_ends_a_handler_that_continues_after_its_abort() -> None:
     async def swallow(request: pb.GetStateRequest, context: Any) -> None:
         try:
             await context.abort(Code.NOT_FOUND, "gone")
@@ -109,7 +109,7 @@ async def test_256_responses_wait_for_a_slow_client() -> None:
         assert len(written) == 258
 
 
-async def test_a_handler_lets_the_loop_run_after_64_responses() -> None:
+async def test_a_handler_yields_to_the_loop_after_64_responses() -> None:
     written = list[int]()
 
     async def stream(request: pb.PromptRequest, context: Any) -> Any:
@@ -142,7 +142,7 @@ async def test_16_requests_wait_for_a_slow_handler() -> None:
         assert not call.done()
 
 
-async def test_requests_that_were_cut_off_never_look_complete() -> None:
+async def test_truncated_requests_never_look_complete() -> None:
     # Over a connection they may: grpc ends the iteration first and cancels the handler a moment later.
     reading = asyncio.Event()
     seen = asyncio.Queue[str]()
@@ -184,7 +184,7 @@ async def test_an_answer_wakes_a_client_that_waits_to_write() -> None:
 
 
 @pytest.mark.parametrize("way", ["dropped", "fed and dropped", "ended and dropped"])
-async def test_a_dropped_request_stream_ends_where_nobody_could_go_on(way: str) -> None:
+async def test_a_dropped_request_stream_ends(way: str) -> None:
     entered = asyncio.Event()
     outcome = asyncio.Queue[str]()
 
@@ -221,14 +221,14 @@ async def test_the_default_limits() -> None:
         assert error.details() == f"SERVER: Sent message larger than max ({32 * MIB + 5} vs. {32 * MIB})"
 
 
-async def test_streams_both_ways_are_refused_when_called() -> None:
+async def test_bidirectional_streams_are_rejected() -> None:
     async with channel_to() as channel:
         both: aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream("/other/Both")
         with pytest.raises(NotImplementedError, match="/other/Both"):
             both()
 
 
-async def test_a_registrar_is_a_server_without_ports() -> None:
+async def test_a_registrar_has_the_interface_of_a_server() -> None:
     registrar = Registrar()
     with pytest.raises(aio.UsageError, match="cannot listen on unix:socket"):
         registrar.add_insecure_port("unix:socket")
@@ -239,7 +239,7 @@ async def test_a_registrar_is_a_server_without_ports() -> None:
     await registrar.stop(None)
 
 
-async def test_only_an_exception_that_nobody_meant_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_only_unexpected_exceptions_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def fail(request: pb.GetStateRequest, context: Any) -> None:
         raise ValueError("a bug")
 

@@ -102,7 +102,7 @@ async def test_a_write_over_the_limit_raises_in_the_handler(serve: Serve) -> Non
     assert seen.is_set()
 
 
-async def test_the_default_limits_pass_what_grpc_alone_would_refuse(serve: Serve) -> None:
+async def test_the_default_limits_exceed_those_of_grpc(serve: Serve) -> None:
     async def answer(request: pb.GetStateRequest, context: Any) -> pb.GetStateResponse:
         return pb.GetStateResponse(session_id=request.session_id * 3)
 

@@ -44,13 +44,13 @@ async def test_a_handler_sees_the_metadata_of_its_client(serve: Serve, metadata:
 
 
 @pytest.mark.parametrize("metadata", [(("trace-bin", "text"),), (("number", 1),)])
-async def test_a_value_of_the_wrong_type_is_refused(serve: Serve, metadata: Any) -> None:
+async def test_a_value_of_the_wrong_type_is_rejected(serve: Serve, metadata: Any) -> None:
     peer = await serve()
     with pytest.raises(TypeError):
         await peer.stub.GetState(STATE, metadata=metadata)
 
 
-async def test_initial_metadata_comes_before_the_first_message(serve: Serve) -> None:
+async def test_initial_metadata_precedes_the_first_message(serve: Serve) -> None:
     go = asyncio.Event()
 
     async def stream(request: pb.PromptRequest, context: Any) -> Any:
@@ -64,7 +64,7 @@ async def test_initial_metadata_comes_before_the_first_message(serve: Serve) -> 
     assert await sequences(call) == [1]
 
 
-async def test_a_message_brings_empty_initial_metadata(serve: Serve) -> None:
+async def test_a_message_sends_empty_initial_metadata(serve: Serve) -> None:
     go = asyncio.Event()
 
     async def stream(request: pb.PromptRequest, context: Any) -> Any:
@@ -89,7 +89,7 @@ async def test_initial_metadata_is_sent_once(serve: Serve) -> None:
     assert await call.initial_metadata() == aio.Metadata(("first", "1"))
 
 
-async def test_initial_metadata_is_refused_after_a_message(serve: Serve) -> None:
+async def test_initial_metadata_is_rejected_after_a_message(serve: Serve) -> None:
     async def stream(request: pb.PromptRequest, context: Any) -> Any:
         yield event(1)
         with pytest.raises(aio.UsageError, match="Send initial metadata failed: already sent"):

@@ -39,7 +39,7 @@ def endless(closed: asyncio.Event | None = None, size: int = 1) -> Iterator[pb.I
 
 
 @pytest.mark.parametrize("kind", ["async iterable", "iterator", "list", "nothing"])
-async def test_requests_come_from_an_iterable(serve: Serve, kind: str) -> None:
+async def test_requests_may_be_an_iterable(serve: Serve, kind: str) -> None:
     peer = await serve(ImportSession=join)
     requests: Any = {
         "async iterable": one_by_one("abc"),
@@ -51,7 +51,7 @@ async def test_requests_come_from_an_iterable(serve: Serve, kind: str) -> None:
     assert response.session_id == ("" if kind == "nothing" else "abc")
 
 
-async def test_an_iterable_sees_the_variables_of_its_client(serve: Serve) -> None:
+async def test_an_iterable_runs_in_the_context_of_its_client(serve: Serve) -> None:
     letters = contextvars.ContextVar("letters", default="unset")
 
     async def send() -> AsyncGenerator[pb.ImportSessionRequest]:
@@ -68,7 +68,7 @@ async def test_many_requests_arrive_in_order(serve: Serve) -> None:
     assert (await peer.stub.ImportSession(one_by_one(text))).session_id == text
 
 
-async def test_requests_are_written(serve: Serve) -> None:
+async def test_requests_can_be_written(serve: Serve) -> None:
     call = (await serve(ImportSession=join)).stub.ImportSession()
     await call.write(chunk(b"a"))
     await call.write(chunk(b"b"))

@@ -13,7 +13,7 @@ from yarrow.v1 import agent_pb2 as pb
 Code = grpc.StatusCode
 
 
-async def test_a_code_that_was_set_replaces_the_response(serve: Serve) -> None:
+async def test_a_set_code_replaces_the_response(serve: Serve) -> None:
     async def refuse(request: pb.GetStateRequest, context: Any) -> pb.GetStateResponse:
         context.set_code(Code.NOT_FOUND)
         context.set_details("no such session")
@@ -25,7 +25,7 @@ async def test_a_code_that_was_set_replaces_the_response(serve: Serve) -> None:
     assert error.trailing_metadata() == aio.Metadata(("reason", "unknown"))
 
 
-async def test_a_code_that_was_set_outlives_an_exception(serve: Serve) -> None:
+async def test_a_set_code_survives_an_exception(serve: Serve) -> None:
     async def refuse(request: pb.GetStateRequest, context: Any) -> pb.GetStateResponse:
         context.set_code(Code.NOT_FOUND)
         context.set_details("lost")
@@ -45,7 +45,7 @@ async def test_the_code_ok_does_not_hide_an_exception(serve: Serve) -> None:
     assert (await failure((await serve(GetState=refuse)).stub.GetState(STATE))).code() is Code.UNKNOWN
 
 
-async def test_details_of_a_success_stay_behind(serve: Serve) -> None:
+async def test_details_of_a_success_are_not_sent(serve: Serve) -> None:
     async def succeed(request: pb.GetStateRequest, context: Any) -> pb.GetStateResponse:
         context.set_details("fine")
         return pb.GetStateResponse()
@@ -96,7 +96,7 @@ async def test_an_abort_cannot_be_swallowed(serve: Serve) -> None:
     assert seen == [(Code.NOT_FOUND, "gone", True, False)]
 
 
-async def test_an_abort_falls_back_on_what_was_set(serve: Serve) -> None:
+async def test_an_abort_uses_previously_set_values(serve: Serve) -> None:
     async def refuse(request: pb.GetStateRequest, context: Any) -> None:
         context.set_code(Code.ABORTED)
         context.set_details("set before")
@@ -108,7 +108,7 @@ async def test_an_abort_falls_back_on_what_was_set(serve: Serve) -> None:
     assert error.trailing_metadata() == aio.Metadata(("set", "before"))
 
 
-async def test_an_abort_takes_its_metadata_as_a_tuple_alone(serve: Serve) -> None:
+async def test_an_abort_accepts_metadata_only_as_a_tuple(serve: Serve) -> None:
     async def refuse(request: pb.GetStateRequest, context: Any) -> None:
         await context.abort(Code.NOT_FOUND, "gone", [("reason", "unknown")])
 
@@ -131,7 +131,7 @@ async def test_an_abort_with_a_status_object(serve: Serve) -> None:
     assert error.trailing_metadata() == aio.Metadata(("reason", "unknown"))
 
 
-async def test_cancelled_by_the_server_is_an_error_like_others(serve: Serve) -> None:
+async def test_cancelled_by_the_server_is_an_ordinary_error(serve: Serve) -> None:
     async def refuse(request: pb.GetStateRequest, context: Any) -> None:
         await context.abort(Code.CANCELLED, "shutting down")
 
@@ -156,7 +156,7 @@ async def test_a_fresh_context_has_nothing_set(serve: Serve) -> None:
     assert seen == [(None, "", (), None), (False, False, None, None)]
 
 
-async def test_a_code_that_was_set_ends_a_stream(serve: Serve) -> None:
+async def test_a_set_code_ends_a_stream(serve: Serve) -> None:
     async def stream(request: pb.PromptRequest, context: Any) -> Any:
         yield event(1)
         context.set_code(Code.NOT_FOUND)
@@ -168,7 +168,7 @@ async def test_a_code_that_was_set_ends_a_stream(serve: Serve) -> None:
     assert (error.code(), error.details()) == (Code.NOT_FOUND, "no more")
 
 
-async def test_an_abort_in_mid_stream_comes_behind_the_messages(serve: Serve) -> None:
+async def test_an_abort_within_a_stream_follows_its_messages(serve: Serve) -> None:
     async def stream(request: pb.PromptRequest, context: Any) -> Any:
         for sequence in range(3):
             yield event(sequence)
@@ -239,7 +239,7 @@ async def test_nothing_is_sent_after_the_handler_returned(serve: Serve) -> None:
         await kept[0].write(event(2))
 
 
-async def test_an_exception_in_mid_stream_comes_behind_the_messages(serve: Serve) -> None:
+async def test_an_exception_within_a_stream_follows_its_messages(serve: Serve) -> None:
     async def stream(request: pb.PromptRequest, context: Any) -> Any:
         yield event(1)
         raise KeyError("k")
@@ -250,7 +250,7 @@ async def test_an_exception_in_mid_stream_comes_behind_the_messages(serve: Serve
     assert (error.code(), error.details()) == (Code.UNKNOWN, "Unexpected <class 'KeyError'>: 'k'")
 
 
-async def test_something_else_than_a_message_in_a_stream_is_unknown(serve: Serve) -> None:
+async def test_a_value_that_is_not_a_message_is_unknown(serve: Serve) -> None:
     async def stream(request: pb.PromptRequest, context: Any) -> Any:
         yield event(1)
         yield None

@@ -28,7 +28,7 @@ async def test_messages_arrive_in_order(serve: Serve) -> None:
     assert await call.code() is StatusCode.OK
 
 
-async def test_the_two_ends_share_no_message(serve: Serve) -> None:
+async def test_client_and_handler_share_no_message(serve: Serve) -> None:
     one = event(1)
 
     async def stream(request: pb.PromptRequest, context: Any) -> Any:
@@ -103,14 +103,14 @@ async def test_the_two_ways_of_reading_do_not_mix(serve: Serve) -> None:
     assert await call.read() == event(1)
 
 
-async def test_a_call_is_no_iterator_itself(serve: Serve) -> None:
+async def test_a_call_is_not_an_iterator(serve: Serve) -> None:
     call: Any = (await serve(Prompt=three)).stub.Prompt(PROMPT)
     with pytest.raises(TypeError, match="not an async iterator"):
         await anext(call)
     assert await sequences(call) == [0, 1, 2]
 
 
-async def test_the_status_is_behind_the_messages(serve: Serve) -> None:
+async def test_the_status_follows_the_messages(serve: Serve) -> None:
     ended = asyncio.Event()
 
     def over(context: Any) -> None:
@@ -133,7 +133,7 @@ async def test_the_status_is_behind_the_messages(serve: Serve) -> None:
     assert told == [call]
 
 
-async def test_waiting_for_the_connection_waits_for_the_first_word(serve: Serve) -> None:
+async def test_waiting_for_the_connection_waits_for_initial_metadata(serve: Serve) -> None:
     async def fail(request: pb.CompactRequest, context: Any) -> Any:
         await context.abort(StatusCode.NOT_FOUND, "gone")
         yield pb.CompactResponse()
@@ -183,7 +183,7 @@ async def test_a_slow_client_suspends_its_handler_and_loses_nothing(serve: Serve
     assert await sequences(call) == list(range(last + 1))
 
 
-async def test_a_handler_that_never_waits_starves_nobody(serve: Serve) -> None:
+async def test_a_handler_that_never_awaits_does_not_block_others(serve: Serve) -> None:
     heard = asyncio.Event()
 
     async def stream(request: pb.PromptRequest, context: Any) -> Any:

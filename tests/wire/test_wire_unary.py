@@ -26,7 +26,7 @@ async def test_a_response_answers_its_request(serve: Serve) -> None:
     assert await peer.stub.GetState(STATE) == pb.GetStateResponse(session_id="s", context_tokens=7)
 
 
-async def test_the_two_ends_share_no_message(serve: Serve) -> None:
+async def test_client_and_handler_share_no_message(serve: Serve) -> None:
     kept = list[Any]()
 
     async def keep(request: pb.GetStateRequest, context: Any) -> pb.GetStateResponse:
@@ -42,7 +42,7 @@ async def test_the_two_ends_share_no_message(serve: Serve) -> None:
     assert kept[1] is not response
 
 
-async def test_a_call_awaited_twice_gives_the_same_response(serve: Serve) -> None:
+async def test_a_call_awaited_twice_returns_the_same_response(serve: Serve) -> None:
     peer = await serve(GetState=answer)
     call = peer.stub.GetState(STATE)
     assert await call is await call
@@ -59,7 +59,7 @@ async def test_two_tasks_may_await_one_call(serve: Serve) -> None:
     assert first is second
 
 
-async def test_a_finished_call_tells_its_status(serve: Serve) -> None:
+async def test_a_finished_call_has_its_status(serve: Serve) -> None:
     peer = await serve(GetState=answer)
     call = peer.stub.GetState(STATE)
     assert not call.done()
@@ -103,7 +103,7 @@ async def test_a_dropped_call_runs_to_its_end(serve: Serve) -> None:
     await soon(ended.wait())
 
 
-async def test_a_handler_sees_no_variable_of_its_client(serve: Serve) -> None:
+async def test_a_handler_does_not_run_in_the_context_of_its_client(serve: Serve) -> None:
     secret = contextvars.ContextVar("secret", default="unset")
     seen = list[str]()
 
@@ -167,7 +167,7 @@ async def test_no_response_is_unknown(serve: Serve) -> None:
     assert (error.details() or "").startswith("Unexpected <class 'TypeError'>: descriptor 'SerializeToString'")
 
 
-async def test_a_method_that_nobody_registered_is_unimplemented(serve: Serve) -> None:
+async def test_an_unregistered_method_is_unimplemented(serve: Serve) -> None:
     peer = await serve()
     ask: aio.UnaryUnaryMultiCallable[bytes, bytes] = peer.channel.unary_unary("/yarrow.v1.AgentService/Nothing")
     unary = await failure(ask(b""))
@@ -177,7 +177,7 @@ async def test_a_method_that_nobody_registered_is_unimplemented(serve: Serve) ->
     assert (stream.code(), stream.details()) == (Code.UNIMPLEMENTED, "Method not found!")
 
 
-async def test_a_method_that_the_servicer_leaves_out_is_unimplemented(serve: Serve) -> None:
+async def test_a_method_missing_in_the_servicer_is_unimplemented(serve: Serve) -> None:
     peer = await serve()
     details = "Unexpected <class 'NotImplementedError'>: Method not implemented!"
     unary = await failure(peer.stub.GetState(STATE))
@@ -195,7 +195,7 @@ async def test_call_credentials_need_a_secure_channel(serve: Serve, transport: s
         await peer.stub.GetState(STATE, credentials=grpc.access_token_call_credentials("token"))
 
 
-async def test_a_cancelled_wait_for_the_code_leaves_the_call_alone(serve: Serve) -> None:
+async def test_cancelling_a_wait_for_the_code_does_not_cancel_the_call(serve: Serve) -> None:
     go = asyncio.Event()
 
     async def slow(request: pb.GetStateRequest, context: Any) -> pb.GetStateResponse:
