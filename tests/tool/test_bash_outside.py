@@ -32,7 +32,7 @@ def allowed(context: ToolContext, where: Path | None = None) -> ToolContext:
     return replace(context, sandbox=None, outside=where or context.cwd)
 
 
-async def test_it_runs_inside_until_it_was_allowed(boxed: ToolContext, tmp_path: Path) -> None:
+async def test_it_runs_in_the_sandbox_until_allowed(boxed: ToolContext, tmp_path: Path) -> None:
     place = tmp_path / "beyond"
     command = {"command": f"echo x > {place}", **OUT}
     await call("bash", boxed, command)
@@ -41,7 +41,7 @@ async def test_it_runs_inside_until_it_was_allowed(boxed: ToolContext, tmp_path:
     assert place.read_text() == "x\n"
 
 
-async def test_it_runs_in_the_directory_that_was_allowed(boxed: ToolContext, tmp_path: Path) -> None:
+async def test_it_runs_in_the_allowed_directory(boxed: ToolContext, tmp_path: Path) -> None:
     (boxed.cwd / "sub").mkdir()
     context = allowed(boxed, boxed.cwd / "sub")
     # What the call names was looked up before the user was asked.
@@ -53,7 +53,7 @@ async def test_it_runs_in_the_directory_that_was_allowed(boxed: ToolContext, tmp
     assert "no longer the directory" in (await call("bash", context, {"command": "pwd", **OUT})).failed.text
 
 
-async def test_output_is_cut_and_processes_are_ended_as_ever(
+async def test_output_limits_and_process_cleanup_apply_outside(
     boxed: ToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = allowed(boxed)
@@ -85,7 +85,7 @@ async def test_keys_of_providers_are_not_in_its_environment(
     assert "SSH_AUTH_SOCK=/run/user/1000/agent" in text
 
 
-def test_nothing_in_the_environment_waits_for_a_terminal() -> None:
+def test_nothing_in_the_environment_prompts_on_a_terminal() -> None:
     theirs = dict.fromkeys((*FIXED_VARIABLES, "GIT_ASKPASS"), "theirs")
     made = unsandboxed_environment(theirs, ProviderKeys(), ["PAGER"])
     kept = {"GCM_INTERACTIVE", "SSH_ASKPASS_REQUIRE", "PAGER", "GIT_ASKPASS"}

@@ -40,14 +40,14 @@ def _looked_for_anew() -> Iterator[None]:
     start_probe.reset()
 
 
-async def test_a_command_runs_in_it(boxed: ToolContext) -> None:
+async def test_a_command_runs_in_the_sandbox(boxed: ToolContext) -> None:
     outcome = await call("bash", boxed, {"command": "pwd; echo x > f; ls -A ~; echo > /usr/x-yarrow; true"})
     assert outcome.done.text.startswith(f"{boxed.cwd}\n")
     assert "Read-only file system" in outcome.text
     assert (boxed.cwd / "f").read_text() == "x\n"
 
 
-async def test_what_may_not_be_read_is_empty_inside(ws: Path, tmp_path: Path) -> None:
+async def test_hidden_files_are_empty_inside(ws: Path, tmp_path: Path) -> None:
     for name in ("secret/plan", "token", "open"):
         (ws / name).parent.mkdir(exist_ok=True)
         (ws / name).write_text("4711\n")
@@ -63,13 +63,13 @@ async def test_what_may_not_be_read_is_empty_inside(ws: Path, tmp_path: Path) ->
     assert "belongs to Yarrow and" in (await call("read", context, {"path": "token"})).failed.text
 
 
-async def test_a_failure_is_told_with_its_code(boxed: ToolContext) -> None:
+async def test_a_failure_is_reported_with_its_exit_code(boxed: ToolContext) -> None:
     assert (await call("bash", boxed, {"command": "echo a; exit 3"})).failed.text == "a\n[exit code 3]"
     late = await call("bash", boxed, {"command": "sleep 30", "timeout": 0.5})
     assert "timed out after 0.5 s" in late.failed.text
 
 
-async def test_what_was_taken_away_is_told(boxed: ToolContext) -> None:
+async def test_quarantined_files_are_reported(boxed: ToolContext) -> None:
     outcome = await call("bash", boxed, {"command": "mkdir .yarrow; echo made"})
     assert outcome.done.text == (
         "made\n[.yarrow (1): quarantined because it is read by git or Yarrow to learn what to run; "
@@ -79,7 +79,7 @@ async def test_what_was_taken_away_is_told(boxed: ToolContext) -> None:
     assert (await call("bash", boxed, {"command": "echo made"})).done.text == "made"
 
 
-async def test_a_link_in_the_place_of_the_repository_is_told(boxed: ToolContext) -> None:
+async def test_a_symlink_in_place_of_the_repository_is_reported(boxed: ToolContext) -> None:
     (boxed.cwd / ".git").symlink_to("elsewhere")
     outcome = await call("bash", boxed, {"command": "echo ran"})
     assert "is a symlink, which a sandbox cannot protect" in outcome.failed.text
@@ -101,21 +101,21 @@ async def test_sessions_share_no_home_and_no_tmp(ws: Path) -> None:
     assert (await call("bash", second, {"command": "cat /tmp/x ~/x 2>/dev/null; echo end"})).done.text == "end"
 
 
-async def test_a_command_elsewhere_runs_there_and_changes_nothing_there(boxed: ToolContext) -> None:
+async def test_a_command_outside_the_workspace_changes_nothing_there(boxed: ToolContext) -> None:
     outcome = await call("bash", boxed, {"command": "pwd; touch x-yarrow; ls x-yarrow", "cwd": "/usr"})
     assert outcome.failed.text.startswith("/usr\n")
     assert "Read-only file system" in outcome.text
     assert not os.path.lexists("/usr/x-yarrow")
 
 
-async def test_a_directory_that_is_gone_costs_no_call(boxed: ToolContext) -> None:
+async def test_a_missing_directory_does_not_fail_the_call(boxed: ToolContext) -> None:
     boxed.cwd.rmdir()
     outcome = await call("bash", boxed, {"command": "touch x-yarrow; ls x-*"})
     assert outcome.done.text == f"x-yarrow\n[{boxed.cwd} no longer exists; the command ran in /tmp]"
     assert not os.path.lexists("/tmp/x-yarrow")
 
 
-def test_without_bubblewrap_it_is_told_once_and_strict_is_refused(
+def test_without_bubblewrap_there_is_one_notice_and_strict_is_refused(
     ws: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     workspace = context_of(ws).workspace
@@ -148,7 +148,7 @@ def test_without_bubblewrap_it_is_told_once_and_strict_is_refused(
         find_bwrap.cache_clear()
 
 
-def test_a_bubblewrap_that_does_not_work_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_failing_bubblewrap_is_reported_with_its_cause(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = tmp_path / "bwrap"
     program.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2; exit 1\n")
     program.chmod(0o755)
@@ -166,7 +166,7 @@ def test_a_bubblewrap_that_does_not_work_says_why(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(("failures", "expected"), [(2, "ran"), (3, "The command could not be run: Can't find /gone.")])
-async def test_a_sandbox_that_does_not_start_is_made_again(
+async def test_a_sandbox_that_does_not_start_is_created_again(
     boxed: ToolContext, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failures: int, expected: str
 ) -> None:
     program = tmp_path / "bwrap"
@@ -182,7 +182,7 @@ async def test_a_sandbox_that_does_not_start_is_made_again(
     assert (tmp_path / "starts").read_text().count("\n") == 3
 
 
-def test_it_is_looked_once_however_often_and_early_it_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_sandbox_is_probed_only_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = tmp_path / "bwrap"
     program.write_text(f"#!/bin/sh\necho >> {tmp_path}/looks\n")
     program.chmod(0o755)
@@ -199,7 +199,7 @@ def test_it_is_looked_once_however_often_and_early_it_is_asked(monkeypatch: pyte
     assert (tmp_path / "looks").read_text() == "\n"
 
 
-def test_a_launcher_that_a_relative_path_leads_to_is_not_run(monkeypatch: pytest.MonkeyPatch, ws: Path) -> None:
+def test_a_launcher_on_a_relative_path_is_not_run(monkeypatch: pytest.MonkeyPatch, ws: Path) -> None:
     (ws / "bwrap").write_text("#!/bin/sh\n")
     (ws / "bwrap").chmod(0o755)
     monkeypatch.chdir(ws)
@@ -210,14 +210,14 @@ def test_a_launcher_that_a_relative_path_leads_to_is_not_run(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("cwd", ["/root/x", "/run/user", "/home/x/y", "/tmp/none", "~/none", "~/.ssh"])
-async def test_a_directory_that_is_hidden_is_told_and_nothing_runs(boxed: ToolContext, cwd: str) -> None:
+async def test_a_hidden_directory_is_reported_and_nothing_runs(boxed: ToolContext, cwd: str) -> None:
     text = (await call("bash", boxed, {"command": f"touch {boxed.cwd}/ran", "cwd": cwd})).failed.text
     assert text.startswith(f"The command was not run: cwd {cwd} ")
     assert "does not exist in the sandbox; use a dir" in text or "cannot be used (No such file or directory)" in text
     assert not (boxed.cwd / "ran").exists()
 
 
-async def test_a_directory_of_the_sessions_own_can_be_named(boxed: ToolContext) -> None:
+async def test_the_sessions_own_directory_can_be_named(boxed: ToolContext) -> None:
     await call("bash", boxed, {"command": "mkdir -p /tmp/dir-yarrow ~/dir-yarrow"})
     assert (await call("bash", boxed, {"command": "pwd", "cwd": "/tmp/dir-yarrow"})).done.text == "/tmp/dir-yarrow"
     home = (await call("bash", boxed, {"command": "pwd", "cwd": "~/dir-yarrow"})).done.text
@@ -235,7 +235,7 @@ def tracking(boxed: ToolContext) -> ToolContext:
     return boxed
 
 
-async def test_git_and_a_closed_file_are_explained(tracking: ToolContext) -> None:
+async def test_git_errors_about_denied_files_are_explained(tracking: ToolContext) -> None:
     outcome = await call("bash", tracking, {"command": "git add -A"})
     assert outcome.failed.text.endswith(
         "[.env: not accessible to commands, so git may show it as changed and cannot diff or add it; "
@@ -245,7 +245,7 @@ async def test_git_and_a_closed_file_are_explained(tracking: ToolContext) -> Non
     assert "[" not in (await call("bash", tracking, {"command": "ls -A"})).done.text
 
 
-async def test_a_recorded_secret_is_open_unless_a_rule_denies_it(tracking: ToolContext) -> None:
+async def test_a_tracked_secret_is_readable_unless_a_rule_denies_it(tracking: ToolContext) -> None:
     (tracking.cwd / ".env").write_text("KEY=1\n")
     assert (await call("bash", tracking, {"command": "cat .env"})).done.text == "KEY=1"
     assert "KEY=1" in (await call("read", tracking, {"path": ".env"})).done.text
@@ -262,7 +262,7 @@ git commit -q --allow-empty -m here; git switch -q other; echo 2 > .env; git com
 
 
 @pytest.mark.parametrize("command", ["git rebase other", "git switch other", "git stash", "git reset -q --hard other"])
-async def test_a_changed_secret_that_stops_git_names_the_way_out(tracking: ToolContext, command: str) -> None:
+async def test_a_changed_secret_that_stops_git_has_a_hint(tracking: ToolContext, command: str) -> None:
     await asyncio.to_thread(subprocess.run, ["sh", "-c", OTHER], cwd=tracking.cwd, check=True)
     (tracking.cwd / ".env").write_text("KEY=of this machine\n")
     outcome = await call("bash", tracking, {"command": command})
@@ -270,7 +270,7 @@ async def test_a_changed_secret_that_stops_git_names_the_way_out(tracking: ToolC
     assert (tracking.cwd / ".env").read_text() == "KEY=of this machine\n"
 
 
-async def test_a_cancel_while_the_sandbox_is_made_leaves_no_note(
+async def test_a_cancellation_during_sandbox_setup_leaves_no_journal(
     boxed: ToolContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert boxed.sandbox is not None
@@ -295,7 +295,7 @@ async def test_a_cancel_while_the_sandbox_is_made_leaves_no_note(
     assert not (boxed.cwd / "ran").exists()
 
 
-async def test_a_workspace_that_became_a_link_is_named_and_nothing_runs(boxed: ToolContext) -> None:
+async def test_a_workspace_replaced_by_a_symlink_is_reported_and_nothing_runs(boxed: ToolContext) -> None:
     away = boxed.cwd.with_name("away")
     boxed.cwd.rename(away)
     boxed.cwd.symlink_to(away)

@@ -61,7 +61,7 @@ async def test_case_T_07_background_children(ws: Path, command: str) -> None:
     assert (await bash(ws, "echo next")).done.text == "next"
 
 
-async def test_case_T_08_a_timeout_tells_what_there_was(ws: Path) -> None:
+async def test_case_T_08_a_timeout_returns_the_output_so_far(ws: Path) -> None:
     outcome = await bash(
         ws, "echo $$ > pid; echo on; bash -c 'trap \"\" TERM; echo $$ >> pid; sleep 300' & wait", timeout=0.5
     )
@@ -70,7 +70,7 @@ async def test_case_T_08_a_timeout_tells_what_there_was(ws: Path) -> None:
         assert not Path(f"/proc/{pid}/cmdline").exists() or not Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
-async def test_case_T_09_a_directory_that_is_gone(ws: Path) -> None:
+async def test_case_T_09_a_missing_directory(ws: Path) -> None:
     assert (await bash(ws, f"rm -rf {ws}")).done
     assert (await bash(ws, "seq 100000")).done  # what is kept of it must not be in the way
     hi = (await bash(ws, "echo hi; pwd; ls -A")).done.text
@@ -91,7 +91,7 @@ async def test_case_T_10_output_that_is_not_text(ws: Path) -> None:
     assert (await bash(ws, r"printf '\033[31mred\033[0m'")).done.text == "\x1b[31mred\x1b[0m"
 
 
-async def test_case_T_10_a_character_in_two_pieces_stays_whole(ws: Path) -> None:
+async def test_case_T_10_a_character_in_two_reads_is_joined(ws: Path) -> None:
     outcome = await bash(ws, r"printf '\xe4\xbd'; sleep 0.12; printf '\xa0\xe5'; sleep 0.12; printf '\xa5\xbd'")
     assert outcome.done.text == "你好"
     assert outcome.progress == ["你", "好"]
@@ -113,7 +113,7 @@ asyncio.run(main())
 """
 
 
-async def test_case_T_11_a_flood(ws: Path) -> None:
+async def test_case_T_11_endless_output(ws: Path) -> None:
     script = T_11.format(folder=str(Path(__file__).parent), size=T_11_BYTES)
     start = time.monotonic()
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=subprocess.PIPE)
@@ -131,7 +131,7 @@ async def test_case_T_11_a_flood(ws: Path) -> None:
     assert text.count("\n") <= MAX_RESULT_LINES
 
 
-async def test_long_output_keeps_head_and_tail_and_the_whole_in_a_private_file(ws: Path) -> None:
+async def test_long_output_keeps_head_and_tail_and_a_private_file(ws: Path) -> None:
     text = (await bash(ws, "seq 100000")).done.text
     head, note, tail = re.split(r"\n\[\.\.\. (.*) \.\.\.\]\n", text)
     assert head.split("\n") == [str(n) for n in range(1, head.count("\n") + 2)]
@@ -148,7 +148,7 @@ async def test_long_output_keeps_head_and_tail_and_the_whole_in_a_private_file(w
     assert "outside the workspace" in (await call("ls", ws, {"path": str(path.parent)})).failed.text
 
 
-async def test_head_and_tail_are_whole_lines(ws: Path) -> None:
+async def test_head_and_tail_are_complete_lines(ws: Path) -> None:
     text = (await bash(ws, "seq -f 'line %060.0f' 5000")).done.text
     head, note, tail = re.split(r"\n\[\.\.\. (.*) \.\.\.\]\n", text)
     assert all(re.fullmatch(r"line \d{60}", line) for line in (head + "\n" + tail).split("\n"))
@@ -165,7 +165,7 @@ async def test_output_of_many_short_lines(ws: Path, lines: int) -> None:
         assert "\n[... 4 of 4,002 bytes not shown (2,001 lines in total); full output: /" in text
 
 
-async def test_one_line_of_very_much_output(ws: Path) -> None:
+async def test_one_very_long_line_of_output(ws: Path) -> None:
     text = (await bash(ws, "head -c 300000 /dev/zero | tr '\\0' é")).done.text
     head, note, tail = text.split("\n")
     assert set(head + tail) <= {"é", "\u00c3", "\ufffd"}
@@ -173,7 +173,7 @@ async def test_one_line_of_very_much_output(ws: Path) -> None:
     assert len(text.encode()) <= MAX_RESULT_BYTES + 200
 
 
-async def test_a_disk_that_is_full_costs_the_file_and_not_the_result(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_loses_the_output_file_but_not_the_result(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def on_full_disk() -> tuple[int, Path]:
         return os.open("/dev/full", os.O_WRONLY), Path("/scratch/output.log")
 
@@ -183,7 +183,7 @@ async def test_a_disk_that_is_full_costs_the_file_and_not_the_result(ws: Path, m
     assert text.endswith("\n100000")
 
 
-async def test_old_files_of_output_make_room(ws: Path) -> None:
+async def test_old_output_files_are_deleted(ws: Path) -> None:
     from yarrow.policy.temp_dir import MAX_OUTPUT_FILES, create_output_file, temp_directory
 
     first = file_named((await bash(ws, "seq 100000")).done.text)
@@ -193,7 +193,7 @@ async def test_old_files_of_output_make_room(ws: Path) -> None:
     assert len(list(temp_directory().glob("output-*"))) == MAX_OUTPUT_FILES
 
 
-async def test_deltas_come_soon_are_few_and_lose_nothing(ws: Path) -> None:
+async def test_deltas_are_prompt_batched_and_complete(ws: Path) -> None:
     start = time.monotonic()
     outcome = await bash(ws, "for i in $(seq 100); do echo $i; sleep 0.01; done")
     assert len(outcome.progress) <= DELTAS_PER_SECOND * (time.monotonic() - start) + 2
@@ -201,7 +201,7 @@ async def test_deltas_come_soon_are_few_and_lose_nothing(ws: Path) -> None:
     assert "".join(outcome.progress) == "".join(f"{n}\n" for n in range(1, 101))
 
 
-async def test_a_delta_that_is_too_long_says_what_it_leaves_out(ws: Path) -> None:
+async def test_a_truncated_delta_states_what_is_omitted(ws: Path) -> None:
     outcome = await bash(ws, "echo first; seq 20000")
     assert all(len(delta.encode()) <= MAX_PROGRESS_BYTES for delta in outcome.progress)
     assert outcome.progress[-1].endswith("20000\n")
@@ -220,7 +220,7 @@ async def test_a_delta_that_is_too_long_says_what_it_leaves_out(ws: Path) -> Non
         ("cat", "[no output]"),
     ],
 )
-async def test_case_T_15_a_command_that_asks_ends_by_itself(
+async def test_case_T_15_a_command_that_reads_input_ends(
     ws: Path, monkeypatch: pytest.MonkeyPatch, command: str, said: str
 ) -> None:
     for role in ("AUTHOR", "COMMITTER"):
@@ -244,7 +244,7 @@ async def test_case_X_04_keys_are_not_in_the_environment(ws: Path, monkeypatch: 
     assert "MY_TOKEN=secret-value" in (await bash(opted, "env")).done.text
 
 
-async def test_the_timeout_is_the_configured_one_unless_given(ws: Path) -> None:
+async def test_the_timeout_defaults_to_the_setting(ws: Path) -> None:
     brief = context_of(ws, bash=BashSettings(timeout=0.2))
     assert "timed out after 0.2 s" in (await bash(brief, "sleep 5")).failed.text
     for timeout in (-1, 3_601):
@@ -270,7 +270,7 @@ async def test_the_directory_can_be_chosen(ws: Path) -> None:
         ("loop", "cwd loop cannot be used (Too many levels of symbolic links)"),
     ],
 )
-async def test_a_directory_that_is_none_is_told_shortly_and_nothing_runs(ws: Path, cwd: str, said: str) -> None:
+async def test_an_invalid_directory_is_reported_and_nothing_runs(ws: Path, cwd: str, said: str) -> None:
     (ws / "file").touch()
     (ws / "loop").symlink_to("loop")
     text = (await bash(ws, "touch ran", cwd=cwd)).failed.text
@@ -288,21 +288,21 @@ async def test_a_directory_that_is_none_is_told_shortly_and_nothing_runs(ws: Pat
         (" \n", "The command is empty."),
     ],
 )
-async def test_what_cannot_be_started_says_why(ws: Path, command: str, said: str) -> None:
+async def test_a_start_failure_is_reported_with_its_cause(ws: Path, command: str, said: str) -> None:
     assert said in (await bash(ws, command)).failed.text
 
 
-async def test_quoting_is_the_shells_alone(ws: Path) -> None:
+async def test_quoting_is_left_to_the_shell(ws: Path) -> None:
     assert (await bash(ws, "printf '%s|' \"$(echo 'a  b')\" 'c\"d' \\$e")).done.text == 'a  b|c"d|$e|'
 
 
-async def test_without_bash_there_is_sh(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_bash_sh_is_used(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("yarrow.platform.posix.SHELL_PATHS", ())
     monkeypatch.setenv("PATH", str(ws))
     assert (await bash(ws, "echo ${BASH_VERSION-sh}")).done.text in {"sh", os.environ.get("BASH_VERSION", "sh")}
 
 
-async def test_case_A_04_an_abort_leaves_nothing(ws: Path) -> None:
+async def test_case_A_04_an_abort_leaves_no_process(ws: Path) -> None:
     task = asyncio.create_task(
         bash(ws, "echo $$ > pids; sleep 300 & echo $! >> pids; setsid sleep 300 & echo $! >> pids; touch on; wait")
     )
@@ -318,7 +318,7 @@ async def test_case_A_04_an_abort_leaves_nothing(ws: Path) -> None:
         assert not cmdline.exists() or not cmdline.read_bytes()
 
 
-async def test_a_dry_run_tells_what_where_and_how_long(ws: Path) -> None:
+async def test_a_dry_run_shows_command_directory_and_timeout(ws: Path) -> None:
     (ws / "sub").mkdir()
     outcome = await call("bash", ws, {"command": "rm -rf *", "cwd": "sub", "timeout": 5}, dry_run=True)
     assert outcome.done == Done(

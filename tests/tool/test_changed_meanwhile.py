@@ -42,9 +42,7 @@ def linked(ws: Path) -> Path:
         ("edit", {"edits": [{"old": "line", "new": "longer", "all": True}]}),
     ],
 )
-async def test_law_4_a_disk_that_is_full_keeps_a_file_that_is_written_in_place(
-    ws: Path, name: str, arguments: dict[str, Any]
-) -> None:
+async def test_law_4_a_full_disk_keeps_a_file_written_in_place(ws: Path, name: str, arguments: dict[str, Any]) -> None:
     path = linked(ws)
     with files_of_at_most(len(OLD) + 1_000):
         failed = (await call(name, ws, {"path": "f", **arguments})).failed
@@ -53,7 +51,7 @@ async def test_law_4_a_disk_that_is_full_keeps_a_file_that_is_written_in_place(
     assert (ws / "g").samefile(path)
 
 
-async def test_law_4_what_fails_at_the_end_is_put_back(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_law_4_a_failure_at_the_end_is_rolled_back(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = linked(ws)
 
     def refuses(_descriptor: int) -> None:
@@ -80,7 +78,7 @@ def by_somebody_else(monkeypatch: pytest.MonkeyPatch, tool: str, change: Any) ->
 @pytest.mark.parametrize(
     ("tool", "arguments"), [("write", {"content": "mine\n"}), ("edit", {"edits": [{"old": "one", "new": "two"}]})]
 )
-async def test_what_somebody_else_writes_meanwhile_is_kept(
+async def test_concurrent_changes_are_kept(
     ws: Path, monkeypatch: pytest.MonkeyPatch, tool: str, arguments: dict[str, Any], how: str
 ) -> None:
     path = ws / "f"
@@ -103,14 +101,14 @@ async def test_what_somebody_else_writes_meanwhile_is_kept(
     assert names_in(ws) == (["f", "g"] if how == "linked" else ["f"])
 
 
-async def test_so_is_a_file_that_comes_to_be_meanwhile(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrently_created_files_are_kept(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     by_somebody_else(monkeypatch, "write", lambda: (ws / "f").write_bytes(b"theirs\n"))
     failed = (await call("write", ws, {"path": "f", "content": "mine\n"})).failed
     assert "another program changed it" in failed.text
     assert (ws / "f").read_bytes() == b"theirs\n"
 
 
-async def test_one_that_goes_meanwhile_is_not_made_again(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_concurrently_deleted_file_is_not_recreated(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (ws / "f").write_bytes(b"one\n")
     by_somebody_else(monkeypatch, "edit", (ws / "f").unlink)
     failed = (await call("edit", ws, {"path": "f", "edits": [{"old": "one", "new": "two"}]})).failed

@@ -57,11 +57,11 @@ def decoded(**given: Any) -> Arguments | InvalidArguments:
         ({"names": "[draft"}, Arguments(names=["[draft"])),
     ],
 )
-def test_case_RA_02_a_value_with_one_reading(given: dict[str, Any], expected: Arguments) -> None:
+def test_case_RA_02_a_value_with_one_reading_is_converted(given: dict[str, Any], expected: Arguments) -> None:
     assert decoded(**given) == expected
 
 
-def test_an_object_for_the_text_of_a_file_is_its_json() -> None:
+def test_an_object_as_file_text_becomes_json() -> None:
     arguments = decoded(content={"name": "x", "list": [1, 2]})
     assert isinstance(arguments, Arguments)
     assert json.loads(arguments.content) == {"name": "x", "list": [1, 2]}
@@ -78,7 +78,7 @@ def test_an_object_for_the_text_of_a_file_is_its_json() -> None:
         *({"names": word} for word in (5, {"a": 1}, [5])),
     ],
 )
-def test_what_has_no_single_reading_is_refused(given: dict[str, Any]) -> None:
+def test_ambiguous_values_are_rejected(given: dict[str, Any]) -> None:
     assert isinstance(decoded(**given), InvalidArguments)
 
 
@@ -94,5 +94,5 @@ def test_what_has_no_single_reading_is_refused(given: dict[str, Any]) -> None:
         },
     )
 )
-def test_what_is_right_stays_as_it_is(given: dict[str, Any]) -> None:
+def test_valid_arguments_are_unchanged(given: dict[str, Any]) -> None:
     assert decoded(**given) == msgspec.convert(given, Arguments)

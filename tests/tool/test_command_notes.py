@@ -50,7 +50,7 @@ def repository(ws: Path) -> Path:
         ("touch ../beside", "{above}/beside is read-only"),
     ],
 )
-async def test_case_RB_11_a_command_that_the_sandbox_stopped_names_the_way_out(
+async def test_case_RB_11_a_command_stopped_by_the_sandbox_gets_a_hint(
     repository: Path, command: str, why: str
 ) -> None:
     if why.startswith("/opt") and not os.access("/opt", os.W_OK):
@@ -98,7 +98,7 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)
-async def test_a_part_of_the_repository_that_lies_in_the_home_is_named(ws: Path, tmp_path: Path, name: str) -> None:
+async def test_a_repository_part_in_the_home_is_named(ws: Path, tmp_path: Path, name: str) -> None:
     make, hidden, command = (text.format(home=tmp_path / "home") for text in ELSEWHERE[name])
     identity = "-c user.name=N -c user.email=n@example.org"
     script = f"""set -e; mkdir -p {tmp_path}/home/gitdirs; git init -q {tmp_path}/home/base
@@ -146,7 +146,7 @@ async def test_case_RB_08_a_commit_that_cannot_be_signed(
         "sleep 60 & echo hi; false",
     ],
 )
-async def test_case_RB_14_processes_that_were_ended_are_named(ws: Path, command: str, inside: bool) -> None:
+async def test_case_RB_14_killed_processes_are_named(ws: Path, command: str, inside: bool) -> None:
     text = await run(boxed(ws) if inside else context_of(ws), command)
     assert text.startswith("hi\n")
     assert text.endswith(f"\n[{PROCESSES_ENDED}]")
@@ -167,13 +167,13 @@ async def test_case_RB_14_processes_that_were_ended_are_named(ws: Path, command:
         "trap 'exit 4' TERM; echo hi; kill $$",
     ],
 )
-async def test_a_command_that_leaves_nothing_gets_no_note(ws: Path, command: str, inside: bool) -> None:
+async def test_a_command_without_leftovers_gets_no_note(ws: Path, command: str, inside: bool) -> None:
     text = await run(boxed(ws) if inside else context_of(ws), command)
     assert text.split("\n[")[0] == "hi"
     assert PROCESSES_ENDED not in text
 
 
-async def test_how_a_command_ended_is_told_as_without_the_shell_around_it(ws: Path) -> None:
+async def test_exit_codes_are_those_of_the_command_itself(ws: Path) -> None:
     context = boxed(ws)
     for command, expected in [
         ("exit 7", "[no output]\n[exit code 7]"),
@@ -199,7 +199,7 @@ print(asyncio.run(run(boxed(Path({ws!r})), {command!r})))
 
 
 @pytest.mark.parametrize("place", ["ws/media", "out"])
-def test_a_mount_that_is_read_only_for_everybody_gets_no_note(ws: Path, tmp_path: Path, place: str) -> None:
+def test_a_read_only_mount_outside_the_sandbox_gets_no_note(ws: Path, tmp_path: Path, place: str) -> None:
     mount = tmp_path / place
     mount.mkdir()
     script = MOUNTED.format(path=sys.path, ws=str(ws), command=f"touch {mount}/x")

@@ -125,7 +125,7 @@ def _would(text: str) -> str:
     return text.replace("Created", "Would create").replace("Replaced", "Would replace").rstrip(".")
 
 
-async def test_law_9_not_even_a_directory_to_run_in_is_made(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_law_9_no_working_directory_is_created(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses() -> Path:
         raise AssertionError("a dry run must not make a directory")
 
@@ -136,7 +136,7 @@ async def test_law_9_not_even_a_directory_to_run_in_is_made(ws: Path, monkeypatc
 
 
 @pytest.mark.parametrize("tool", [tool for tool in BUILTIN_TOOLS if tool.read_only], ids=lambda tool: tool.name)
-async def test_a_tool_that_only_reads_can_tell_too_what_it_would_do(ws: Path, tool: Tool) -> None:
+async def test_a_read_only_tool_has_a_preview(ws: Path, tool: Tool) -> None:
     given_ones = {"path": "some/where", "pattern": "x"}
     known = {name: value for name, value in given_ones.items() if name in tool.arguments.__struct_fields__}
     told = await tool.preview(tool.arguments(**known), context_of(ws))
@@ -144,7 +144,7 @@ async def test_a_tool_that_only_reads_can_tell_too_what_it_would_do(ws: Path, to
     assert "some/where" in told.text
 
 
-def test_the_fence_sees_a_process() -> None:
+def test_the_process_audit_detects_a_process() -> None:
     with watching_for_processes() as started:
         os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)
     assert started == ["os.posix_spawn"]

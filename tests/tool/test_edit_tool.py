@@ -33,7 +33,7 @@ async def test_case_T_01_crlf(ws: Path) -> None:
     assert data == b"a\r\nB\r\nB2\r\nc\r\n"
 
 
-async def test_mixed_line_endings_stay_where_they_are(ws: Path) -> None:
+async def test_mixed_line_endings_are_preserved(ws: Path) -> None:
     _, data = await edit(ws, b"a\r\nb\nc\r\nd\n", ("a\nb\nc\nd", "a\nx\ny\nc\nd"))
     assert data == b"a\r\nx\ny\nc\r\nd\n"
     _, data = await edit(ws, b"a\r\nb\nc", ("c", "c\nd"))
@@ -53,7 +53,7 @@ async def test_mixed_line_endings_stay_where_they_are(ws: Path) -> None:
         (b"a\r\nb\nc!\n", "a\nb\nc", "q\na\nb\nc\nx", b"q\r\na\r\nb\nc\r\nx!\n"),
     ],
 )
-async def test_mixed_line_endings_stay_also_between_two_changes(
+async def test_mixed_line_endings_between_two_edits_are_preserved(
     ws: Path, data: bytes, old: str, new: str, after: bytes
 ) -> None:
     assert (await edit(ws, data, (old, new)))[1] == after
@@ -75,13 +75,13 @@ async def test_case_T_03_foreign_bytes_are_kept(ws: Path) -> None:
     assert data == b"th\xe9\n"
 
 
-async def test_case_T_03_what_the_encoding_cannot_say_is_refused(ws: Path) -> None:
+async def test_case_T_03_unencodable_text_is_rejected(ws: Path) -> None:
     outcome, data = await edit(ws, b"caf\xe9 x\n", ("x", "中"))
     assert outcome.failed.text == "f was not changed: it is not UTF-8 and is edited as Latin-1, which has no '中'."
     assert data == b"caf\xe9 x\n"
 
 
-async def test_case_T_04_the_new_text_is_no_pattern(ws: Path) -> None:
+async def test_case_T_04_the_new_text_is_not_a_pattern(ws: Path) -> None:
     new = r'log("$& \1 \g<0> $$ %s {0}");'
     _, data = await edit(ws, 'log("done");\n', ('log("done");', new))
     assert data == new.encode() + b"\n"
@@ -98,7 +98,7 @@ async def test_case_T_05_the_mode_is_kept(ws: Path, bits: int) -> None:
     assert names_in(ws) == ["f"]
 
 
-async def test_case_T_06_a_link_stays_a_link(ws: Path) -> None:
+async def test_case_T_06_a_symlink_stays_a_symlink(ws: Path) -> None:
     (ws / "conf.d").mkdir()
     (ws / "conf.d/real").touch()
     (ws / "f").symlink_to("conf.d/real")
@@ -107,7 +107,7 @@ async def test_case_T_06_a_link_stays_a_link(ws: Path) -> None:
     assert (ws / "conf.d/real").read_text() == "b\n"
 
 
-async def test_all_replaces_every_place(ws: Path) -> None:
+async def test_all_replaces_every_occurrence(ws: Path) -> None:
     outcome, data = await edit(ws, "x x\nx", ("x", "yx", True))
     assert data == b"yx yx\nyx"
     assert outcome.done.text == "Changed f in 3 places (+2 -2)."
@@ -138,7 +138,7 @@ async def test_several_edits_are_matched_against_the_original(ws: Path) -> None:
         ("x", [("nothing", "2")], "nor any line similar to its first. Read the file again."),
     ],
 )
-async def test_what_does_not_fit_is_refused_and_nothing_is_changed(
+async def test_mismatches_are_rejected_and_nothing_is_changed(
     ws: Path, text: str, edits: list[tuple[str, str]], said: str
 ) -> None:
     for dry_run in (False, True):
@@ -148,7 +148,7 @@ async def test_what_does_not_fit_is_refused_and_nothing_is_changed(
         assert data == text.encode()
 
 
-async def test_no_edits_are_refused(ws: Path) -> None:
+async def test_an_empty_edit_list_is_rejected(ws: Path) -> None:
     outcome, _ = await edit(ws, "x")
     assert "length >= 1" in outcome.failed.text
 
@@ -178,9 +178,7 @@ async def test_the_nearest_lines_are_shown_with_their_numbers(ws: Path) -> None:
         ("keep  \na “b”\nkeep  \n", 'a "b"', "c", "keep  \nc\nkeep  \n"),
     ],
 )
-async def test_a_loose_match_is_taken_if_it_is_the_only_one(
-    ws: Path, text: str, old: str, new: str, right: str
-) -> None:
+async def test_a_unique_fuzzy_match_is_used(ws: Path, text: str, old: str, new: str, right: str) -> None:
     outcome, data = await edit(ws, text, (old, new))
     assert outcome.done
     assert data.decode() == right
@@ -189,7 +187,7 @@ async def test_a_loose_match_is_taken_if_it_is_the_only_one(
     assert data.decode() == text + "--\n" + text
 
 
-async def test_an_exact_match_goes_before_a_loose_one(ws: Path) -> None:
+async def test_an_exact_match_precedes_a_fuzzy_one(ws: Path) -> None:
     _, data = await edit(ws, '“a”\n"a"\n', ('"a"', "b"))
     assert data == "“a”\nb\n".encode()
 
@@ -198,7 +196,7 @@ async def test_an_exact_match_goes_before_a_loose_one(ws: Path) -> None:
     ("text", "old"),
     [("cafe\u0301\n", "cafe"), ("   \n\n", "\n\n\n"), ("foobar\n", "foo  "), ("x “\n", ' "')],
 )
-def test_no_loose_match_cuts_a_character_or_matches_nothing(text: str, old: str) -> None:
+def test_no_fuzzy_match_splits_a_character_or_is_empty(text: str, old: str) -> None:
     outcome = apply_edits(text, [TextEdit(old, "Z")])
     if isinstance(outcome, tuple):
         assert outcome[0] in {"xZ\n", "Z\u0301\n"}
@@ -206,7 +204,7 @@ def test_no_loose_match_cuts_a_character_or_matches_nothing(text: str, old: str)
         assert "not found" in outcome.text
 
 
-async def test_a_file_that_is_not_there_or_is_binary_is_refused(ws: Path) -> None:
+async def test_a_missing_or_binary_file_is_rejected(ws: Path) -> None:
     (ws / "main.py").write_text("x")
     missing = await call("edit", ws, {"path": "mian.py", "edits": [{"old": "a", "new": "b"}]})
     assert "Did you mean main.py" in missing.failed.text
@@ -228,7 +226,7 @@ async def test_a_dry_run_shows_the_diff_and_changes_nothing(ws: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-async def test_utf_16_is_edited_and_keeps_all_else(ws: Path, encoding: str) -> None:
+async def test_utf_16_is_edited_and_otherwise_unchanged(ws: Path, encoding: str) -> None:
     text = "\ufeffone é\r\ntwo \U0001f30d\nthree\r\n"
     outcome, after = await edit(ws, text.encode(encoding), ("two \U0001f30d", "2 “x”"))
     assert after == text.replace("two \U0001f30d", "2 “x”").encode(encoding)
@@ -236,7 +234,7 @@ async def test_utf_16_is_edited_and_keeps_all_else(ws: Path, encoding: str) -> N
 
 
 @given(text=st.text(st.sampled_from("aé中\U0001f30d\r\n\ud800\udc00\u0d0a\u0a0d"), max_size=30), big=st.booleans())
-def test_law_4_in_utf_16_with_halves_of_characters(
+def test_law_4_in_utf_16_with_lone_surrogates(
     tmp_path_factory: pytest.TempPathFactory, text: str, *, big: bool
 ) -> None:
     import asyncio
@@ -247,7 +245,7 @@ def test_law_4_in_utf_16_with_halves_of_characters(
     assert after == whole.replace("old".encode(encoding), "new".encode(encoding))
 
 
-async def test_utf_16_cut_in_a_character_is_refused_and_says_why(ws: Path) -> None:
+async def test_truncated_utf_16_is_rejected_with_the_cause(ws: Path) -> None:
     data = "\ufeffab".encode("utf-16-le") + b"c"
     outcome, after = await edit(ws, data, ("a", "b"))
     assert "it has a UTF-16 BOM but ends in the middle of a character" in outcome.failed.text
@@ -311,7 +309,7 @@ def test_law_4_outside_the_replaced_span_every_byte_stays_the_same(before: str, 
     end=TEXTS,
 )
 @settings(max_examples=150, deadline=None)
-def test_law_4_in_a_file(
+def test_law_4_holds_on_disk(
     tmp_path_factory: pytest.TempPathFactory,
     lines: list[tuple[str, str]],
     data: st.DataObject,

@@ -31,7 +31,7 @@ def put(home: Path, *names: str) -> None:
         (home / name).write_text(f"{KEY}\n")
 
 
-async def test_a_search_from_above_passes_over_them(home: Path) -> None:
+async def test_a_search_from_above_skips_credentials(home: Path) -> None:
     put(home, ".ssh/id", ".config/gh/hosts.yml", "plain.txt", ".sshx/id", "sub/.ssh/id")
     found = (await call("grep", home, {"pattern": "stolen"})).done.text
     assert sorted(line for line in found.splitlines() if KEY in line) == [
@@ -43,7 +43,7 @@ async def test_a_search_from_above_passes_over_them(home: Path) -> None:
     assert listed.splitlines() == [".sshx/id", "plain.txt", "sub/.ssh/id", LEFT_OUT]
 
 
-async def test_also_what_they_are_links_to(home: Path) -> None:
+async def test_a_search_skips_targets_of_credential_symlinks(home: Path) -> None:
     put(home, "dotfiles/npmrc", "dotfiles/ssh/id", "dotfiles/vimrc")
     (home / ".npmrc").symlink_to("dotfiles/npmrc")
     (home / ".ssh").symlink_to("dotfiles/ssh")

@@ -24,7 +24,7 @@ ODD = {
 
 
 @pytest.mark.parametrize(("name", "shown"), ODD.items())
-async def test_an_odd_name_is_one_line_and_is_taken_back(ws: Path, name: str, shown: str) -> None:
+async def test_an_odd_name_is_one_line_and_round_trips(ws: Path, name: str, shown: str) -> None:
     (ws / "d").mkdir()
     (ws / "d" / name).write_text("needle\n")
     whole = f'"d/{shown[1:]}'
@@ -49,14 +49,14 @@ async def test_an_odd_directory_is_listed_and_entered(ws: Path) -> None:
     assert (await call("read", ws, {"path": r'"a\nb"/f'})).done.text == "x\n"
 
 
-async def test_quotation_marks_that_nobody_put_there_belong_to_the_name(ws: Path) -> None:
+async def test_quotation_marks_in_a_name_belong_to_it(ws: Path) -> None:
     await call("write", ws, {"path": '"a"', "content": "x"})
     await call("write", ws, {"path": 'say "no"', "content": "x"})
     assert names_in(ws) == ['"a"', 'say "no"']
     assert (await call("ls", ws, {})).done.text == '"\\"a\\""\nsay "no"'
 
 
-async def test_the_home_of_somebody_is_not_guessed(ws: Path) -> None:
+async def test_a_tilde_with_a_user_name_is_not_expanded(ws: Path) -> None:
     path = "~no-such-user/x"
     assert "does not exist" in (await call("read", ws, {"path": path})).failed.text
     for name, rest in (("write", {"content": "x"}), ("edit", {"edits": [{"old": "a", "new": "b"}]})):
@@ -68,7 +68,7 @@ async def test_the_home_of_somebody_is_not_guessed(ws: Path) -> None:
 
 
 @given(path=st.text(st.sampled_from('ab"\\nu0/\n\x1b\x9b\u2028\udcffé'), min_size=1))
-def test_every_path_is_one_line_and_is_had_back(path: str) -> None:
+def test_every_path_is_one_line_and_round_trips(path: str) -> None:
     text = quote_path(path)
     assert not re.search("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", text)
     assert unquote_path(text) == path
@@ -85,7 +85,7 @@ def test_every_path_is_one_line_and_is_had_back(path: str) -> None:
         ("bash", {"command": "true", "cwd": "x" * 300}),
     ],
 )
-async def test_a_name_that_is_too_long_is_told_and_no_fault_of_the_tool(
+async def test_a_too_long_name_is_reported_as_an_error(
     ws: Path, tool: str, arguments: dict[str, str], dry_run: bool
 ) -> None:
     text = (await call(tool, ws, arguments, dry_run=dry_run)).text
@@ -93,7 +93,7 @@ async def test_a_name_that_is_too_long_is_told_and_no_fault_of_the_tool(
     assert "failed" not in text
 
 
-async def test_a_link_to_itself_does_not_keep_its_directory_from_being_listed(ws: Path) -> None:
+async def test_a_symlink_loop_does_not_prevent_listing_its_directory(ws: Path) -> None:
     (ws / "round").symlink_to("round")
     (ws / "sub").mkdir()
     assert (await call("ls", ws, {})).done.text == "round\nsub/"
@@ -101,20 +101,20 @@ async def test_a_link_to_itself_does_not_keep_its_directory_from_being_listed(ws
 
 
 @pytest.mark.parametrize("target", ["round", "gone"])
-async def test_a_link_to_nothing_is_called_so(ws: Path, target: str) -> None:
+async def test_a_dangling_symlink_is_reported(ws: Path, target: str) -> None:
     (ws / "round").symlink_to(target)
     for tool in ("grep", "find"):
         text = (await call(tool, ws, {"path": "round", "pattern": "x"})).failed.text
         assert text == "round is a dangling symlink. Check with ls or find."
 
 
-async def test_a_directory_that_is_searched_is_not_said_to_be_left_out(ws: Path) -> None:
+async def test_a_searched_directory_is_not_reported_as_omitted(ws: Path) -> None:
     (ws / ".env").mkdir()
     (ws / ".env/activate").write_text("here")
     assert (await call("grep", ws, {"pattern": "here"})).done.text == ".env/activate:1:here"
 
 
-def test_many_globs_of_any_directory_in_a_row_are_one() -> None:
+def test_consecutive_double_stars_are_merged() -> None:
     assert len(compile_names("**/" * 300 + "x")) == len(compile_names("**/x"))
     assert Glob("**/**/x").matches("x")
     assert Glob("a/**/**").matches("a/b/c")

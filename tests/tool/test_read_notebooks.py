@@ -50,13 +50,13 @@ async def test_cells_with_numbers_kinds_and_outputs(ws: Path) -> None:
     )
 
 
-async def test_pages_of_a_notebook_are_of_what_is_shown(ws: Path) -> None:
+async def test_pages_of_a_notebook_count_shown_lines(ws: Path) -> None:
     text = notebook(*({"cell_type": "code", "source": f"x{number}"} for number in range(5)))
     page = await shown(ws, text, offset=2, limit=2)
     assert page == "[cell 1: code]\nx0\n\n[lines 2-3 of 11; continue with offset 4]"
 
 
-async def test_what_stands_behind_a_picture_is_shown(ws: Path) -> None:
+async def test_output_after_an_image_is_shown(ws: Path) -> None:
     source = "# data:image/png;base64,AAAA\nimport os\nrun = 1  # data:a/b;base64, words"
     text = await shown(ws, notebook({"cell_type": "code", "source": source}))
     assert (
@@ -64,7 +64,7 @@ async def test_what_stands_behind_a_picture_is_shown(ws: Path) -> None:
     )
 
 
-async def test_a_long_output_is_cut(ws: Path) -> None:
+async def test_a_long_output_is_truncated(ws: Path) -> None:
     output = {"output_type": "stream", "name": "stdout", "text": "y" * (MAX_OUTPUT_CHARACTERS + 7)}
     text = await shown(ws, notebook({"cell_type": "code", "source": "", "outputs": [output]}))
     assert text.endswith("y\n[... 7 more characters]\n")
@@ -82,11 +82,11 @@ async def test_a_long_output_is_cut(ws: Path) -> None:
         "plain\n",
     ],
 )
-async def test_what_is_no_notebook_is_shown_as_text(ws: Path, text: str) -> None:
+async def test_an_invalid_notebook_is_shown_as_text(ws: Path, text: str) -> None:
     assert (await shown(ws, text)).startswith(text[:50])
 
 
-async def test_a_notebook_is_known_by_its_name_and_may_have_a_bom(ws: Path) -> None:
+async def test_a_notebook_is_recognized_by_its_name_and_may_have_a_bom(ws: Path) -> None:
     text = notebook({"cell_type": "code", "source": "x"})
     (ws / "n.json").write_text(text)
     assert (await call("read", ws, {"path": "n.json"})).done.text == text
@@ -107,6 +107,6 @@ JSON = st.recursive(
 
 
 @given(cells=JSON)
-def test_whatever_a_notebook_holds_it_is_shown_or_taken_for_text(cells: object) -> None:
+def test_any_notebook_is_shown_as_cells_or_text(cells: object) -> None:
     text = render_notebook(json.dumps({"nbformat": 4, "cells": cells}).encode())
     assert text is None or text.startswith("[notebook of ")

@@ -15,17 +15,17 @@ from yarrow.tool.limits import MAX_RESULT_BYTES
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + b"\0\0\0\1" * 2
 
 
-async def test_a_file_is_shown_as_it_is(ws: Path) -> None:
+async def test_a_file_is_shown_unchanged(ws: Path) -> None:
     (ws / "a").write_bytes(b"one\ntwo\n\nfour")
     assert (await call("read", ws, {"path": "a"})).done.text == "one\ntwo\n\nfour"
 
 
-async def test_an_empty_file_is_no_error(ws: Path) -> None:
+async def test_an_empty_file_is_not_an_error(ws: Path) -> None:
     (ws / "a").touch()
     assert (await call("read", ws, {"path": "a", "offset": 5})).done.text == "[the file is empty]"
 
 
-async def test_a_page_says_where_the_rest_is(ws: Path) -> None:
+async def test_a_page_states_the_offset_of_the_rest(ws: Path) -> None:
     (ws / "a").write_text("".join(f"{n}\n" for n in range(1, 4_001)))
     first = (await call("read", ws, {"path": "a"})).done.text
     assert first.startswith("1\n2\n")
@@ -70,7 +70,7 @@ async def test_pages_follow_each_other_without_gap_or_overlap(ws: Path) -> None:
     assert got == text
 
 
-async def test_one_overlong_line_is_cut_between_characters_and_marked(ws: Path) -> None:
+async def test_an_overlong_line_is_truncated_between_characters(ws: Path) -> None:
     (ws / "a").write_text("first\nx" + "é" * 40_000 + "\nthird\n")
     shown = (await call("read", ws, {"path": "a", "offset": 2})).done.text
     line, cut, rest = shown.split("\n")
@@ -100,7 +100,7 @@ async def test_line_ends_and_bom_are_not_shown(ws: Path) -> None:
     assert (await call("read", ws, {"path": "a"})).done.text == "one\ntwo\nth\rree"
 
 
-async def test_what_is_not_utf8_is_read_without_loss_and_says_so(ws: Path) -> None:
+async def test_other_encodings_are_read_without_loss_and_noted(ws: Path) -> None:
     (ws / "a").write_bytes(b"// caf\xe9 x\n")
     assert (await call("read", ws, {"path": "a"})).done.text == "// café x\n\n[not UTF-8: shown as Latin-1]"
 
@@ -115,7 +115,7 @@ async def test_what_is_not_utf8_is_read_without_loss_and_says_so(ws: Path) -> No
         ("\ufeffhi".encode("utf-32-le"), "a is UTF-32 text, which is not supported (try: iconv -f UTF-32 -t UTF-8)"),
     ],
 )
-async def test_binary_is_named_and_not_dumped(ws: Path, data: bytes, said: str) -> None:
+async def test_a_binary_file_is_reported_not_shown(ws: Path, data: bytes, said: str) -> None:
     (ws / "a").write_bytes(data)
     assert said in (await call("read", ws, {"path": "a"})).failed.text
 
@@ -151,7 +151,7 @@ async def test_an_image_has_a_bound(ws: Path) -> None:
     assert "the limit is 3,932,160" in (await call("read", ws, {"path": "a.png"})).failed.text
 
 
-async def test_a_name_that_is_not_there_gets_those_that_are(ws: Path) -> None:
+async def test_a_missing_name_lists_similar_names(ws: Path) -> None:
     (ws / "src").mkdir()
     (ws / "src/main.py").touch()
     missing = (await call("read", ws, {"path": "src/mian.py"})).failed.text
@@ -161,7 +161,7 @@ async def test_a_name_that_is_not_there_gets_those_that_are(ws: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["read", "ls", "grep", "find"])
-async def test_what_is_no_file_or_directory_is_an_error_and_does_not_wait(ws: Path, name: str) -> None:
+async def test_special_files_are_an_error_without_blocking(ws: Path, name: str) -> None:
     os.mkfifo(ws / "pipe")
     (ws / "loop").symlink_to("loop")
     for path in ("pipe", "loop", "no/such", "a\0b", "pipe/x"):
@@ -185,7 +185,7 @@ async def test_the_home_directory_is_expanded(ws: Path, monkeypatch: pytest.Monk
     assert (await call("ls", ws, {"path": "~"})).done.text == "a"
 
 
-async def test_absolute_paths_and_parents_inside_work(ws: Path) -> None:
+async def test_absolute_and_parent_paths_inside_the_workspace_work(ws: Path) -> None:
     (ws / "d").mkdir()
     (ws / "a").write_text("text")
     assert (await call("read", ws, {"path": str(ws / "a")})).done.text == "text"
@@ -204,7 +204,7 @@ async def test_a_directory_is_listed(ws: Path) -> None:
     assert (await call("ls", ws, {"path": "b"})).failed.text == "b is not a directory. To read a file, use read."
 
 
-async def test_a_long_listing_says_how_many_there_are(ws: Path) -> None:
+async def test_a_truncated_listing_states_the_total(ws: Path) -> None:
     for number in range(1_501):
         (ws / f"{number:05}").touch()
     *names, note = (await call("ls", ws, {})).done.text.split("\n")
@@ -213,7 +213,7 @@ async def test_a_long_listing_says_how_many_there_are(ws: Path) -> None:
     assert (await call("ls", ws, {"limit": 1_501})).done.text.count("\n") == 1_500
 
 
-async def test_case_X_02_reading_through_a_link_out_of_the_workspace(ws: Path) -> None:
+async def test_case_X_02_reading_through_a_symlink_out_of_the_workspace(ws: Path) -> None:
     outside = ws.parent / "outside"
     outside.mkdir()
     (outside / "s").write_text("secret")
@@ -233,7 +233,7 @@ async def test_case_X_02_reading_through_a_link_out_of_the_workspace(ws: Path) -
     assert (await call("read", allowed, {"path": "outbox/s"})).done.text == "secret"
 
 
-async def test_case_X_02_a_workspace_reached_through_a_link(ws: Path) -> None:
+async def test_case_X_02_a_workspace_reached_through_a_symlink(ws: Path) -> None:
     (ws / "a").write_text("text")
     (ws.parent / "way").symlink_to(ws)
     way = ws.parent / "way"

@@ -73,7 +73,7 @@ async def _run(items: Any, tmp_path: Path, text: str = "{}", **options: Any) -> 
     return await collect(execute), probe
 
 
-def test_two_tools_of_one_name_are_refused() -> None:
+def test_duplicate_tool_names_are_rejected() -> None:
     with pytest.raises(ValueError, match="probe"):
         ToolRegistry([Probe(_done), Probe(_done)])
 
@@ -106,7 +106,7 @@ async def test_a_tool_that_was_not_offered_is_unknown(tmp_path: Path) -> None:
         ('"\\ud800"', "not a JSON object"),
     ],
 )
-async def test_wrong_arguments_name_the_field_and_are_not_run(tmp_path: Path, text: str, said: str) -> None:
+async def test_invalid_arguments_name_the_field_and_are_not_run(tmp_path: Path, text: str, said: str) -> None:
     outcome, probe = await _run(_done, tmp_path, text)
     assert said in outcome.failed.text
     assert probe.runs == 0
@@ -118,12 +118,12 @@ async def test_incomplete_arguments_are_never_run(tmp_path: Path) -> None:
     assert probe.runs == 0
 
 
-async def test_null_leaves_an_optional_argument_out(tmp_path: Path) -> None:
+async def test_null_omits_an_optional_argument(tmp_path: Path) -> None:
     outcome, _ = await _run(_done, tmp_path, '{"count": null}')
     assert outcome.done.text == "0 False"
 
 
-async def test_a_dry_run_previews_what_writes_and_runs_what_reads(tmp_path: Path) -> None:
+async def test_a_dry_run_previews_writing_tools_and_runs_read_only_ones(tmp_path: Path) -> None:
     outcome, probe = await _run(_done, tmp_path, '{"count": 2}', dry_run=True)
     assert outcome.done == Done("Dry run: nothing was changed. would count to 2", diff="+x\n")
     assert probe.runs == 0
@@ -173,7 +173,7 @@ async def test_a_broken_tool_is_an_error_result(tmp_path: Path, items: Any, said
     assert outcome.progress == progress
 
 
-async def test_cancellation_passes_and_the_tool_is_ended_first(tmp_path: Path) -> None:
+async def test_a_cancellation_ends_the_tool_before_it_propagates(tmp_path: Path) -> None:
     ended: list[str] = []
     started = asyncio.Event()
 
@@ -215,7 +215,7 @@ async def test_closing_the_generator_ends_the_tool(tmp_path: Path) -> None:
     ("text", "rest"),
     [("x" * 60_000, "60,000 bytes in 1 lines"), ("é\n" * 3_000, "9,000 bytes in 3,000 lines")],
 )
-async def test_a_long_result_is_cut_and_says_how_much_there_was(tmp_path: Path, text: str, rest: str) -> None:
+async def test_a_truncated_result_states_the_total(tmp_path: Path, text: str, rest: str) -> None:
     async def items(_arguments: Arguments, _context: ToolContext) -> AsyncIterator[Progress | Result]:
         yield Progress(text + "end")
         yield ToolFailed(text)
@@ -230,7 +230,7 @@ async def test_a_long_result_is_cut_and_says_how_much_there_was(tmp_path: Path, 
     assert outcome.progress[0].endswith("end")
 
 
-async def test_a_long_diff_is_cut_at_a_line(tmp_path: Path) -> None:
+async def test_a_long_diff_is_truncated_at_a_line(tmp_path: Path) -> None:
     async def items(_arguments: Arguments, _context: ToolContext) -> AsyncIterator[Progress | Result]:
         yield Done("", diff="+1234567\n" * 10_000)
 
@@ -241,7 +241,7 @@ async def test_a_long_diff_is_cut_at_a_line(tmp_path: Path) -> None:
     assert len("\n".join(lines)) < MAX_DIFF_BYTES
 
 
-async def test_text_is_made_fit_for_any_file_and_wire(tmp_path: Path) -> None:
+async def test_results_are_made_valid_unicode(tmp_path: Path) -> None:
     async def items(_arguments: Arguments, _context: ToolContext) -> AsyncIterator[Progress | Result]:
         yield Progress("a\udcffb\0")
         yield Done("a\ud800b\0c\x1b[2J", diff="\udcff")

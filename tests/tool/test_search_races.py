@@ -37,7 +37,7 @@ def saying(ws: Path, monkeypatch: pytest.MonkeyPatch, output: str) -> None:
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
 
 
-async def test_what_ripgrep_found_behind_a_link_is_not_shown(
+async def test_ripgrep_hits_behind_a_symlink_are_not_shown(
     ws: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (ws / "d").mkdir()
@@ -52,7 +52,7 @@ async def test_what_ripgrep_found_behind_a_link_is_not_shown(
     assert outcome.done.text == "d/f:1:a needle of mine\n[.env not searched: may contain secrets]"
 
 
-async def test_a_file_that_changes_meanwhile_is_searched_again(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_concurrently_changed_file_is_searched_again(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (ws / "f").write_text("first\nneedle now\n")
     (ws / "g").write_text("nothing now\n")
     saying(ws, monkeypatch, HIT.format(path="f", line="needle before") + HIT.format(path="g", line="needle before"))
@@ -60,7 +60,7 @@ async def test_a_file_that_changes_meanwhile_is_searched_again(ws: Path, monkeyp
 
 
 @pytest.mark.parametrize("said", ["./d/stolen", "./link/stolen", "./stolen"])
-async def test_names_behind_a_link_are_not_shown(
+async def test_names_behind_a_symlink_are_not_shown(
     ws: Path, outside: Path, monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
     (ws / "d").mkdir()
@@ -70,9 +70,7 @@ async def test_names_behind_a_link_are_not_shown(
     assert (await call("find", ws, {"pattern": "*"})).done.text == "d/mine"
 
 
-async def test_ripgrep_runs_in_the_directory_that_was_looked_at(
-    ws: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_ripgrep_runs_in_the_checked_directory(ws: Path, outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (ws / "d").mkdir()
     program = ws.parent / "bin/rg"
     program.parent.mkdir()
@@ -91,7 +89,7 @@ async def test_ripgrep_runs_in_the_directory_that_was_looked_at(
     assert not (ws.parent / "where").exists()
 
 
-def test_a_walk_does_not_enter_what_became_a_link(ws: Path, outside: Path) -> None:
+def test_a_walk_does_not_enter_a_directory_replaced_by_a_symlink(ws: Path, outside: Path) -> None:
     (ws / "d").mkdir()
     (ws / "d/mine").touch()
     entries = walk(ws, Event())
@@ -101,7 +99,7 @@ def test_a_walk_does_not_enter_what_became_a_link(ws: Path, outside: Path) -> No
     assert list(entries) == []
 
 
-async def test_our_own_search_does_not_read_what_became_a_link(
+async def test_the_builtin_search_does_not_read_a_file_replaced_by_a_symlink(
     ws: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (ws / "d").mkdir()

@@ -35,7 +35,7 @@ def ws(ws: Path) -> Path:
     ("link", "target"),
     [(".env", "config/prod.txt"), ("config/.env.local", "prod.txt"), ("config/.env", "{ws}/config/../config/prod.txt")],
 )
-async def test_what_a_link_leads_to_is_closed(ws: Path, link: str, target: str) -> None:
+async def test_the_target_of_a_secret_symlink_is_denied(ws: Path, link: str, target: str) -> None:
     (ws / link).symlink_to(target.format(ws=ws))
     assert await refused(ws, "config/prod.txt")
     assert not await refused(ws, "config/other.txt")
@@ -47,7 +47,7 @@ async def test_what_a_link_leads_to_is_closed(ws: Path, link: str, target: str) 
 
 
 @pytest.mark.parametrize("link", ["apps/web/.env", "a/b/c/d/.env.production", "config/deeper/.env"])
-async def test_from_wherever_in_the_workspace(ws: Path, link: str) -> None:
+async def test_a_secret_symlink_anywhere_in_the_workspace_counts(ws: Path, link: str) -> None:
     (ws / link).parent.mkdir(parents=True)
     (ws / link).symlink_to(ws / "config/prod.txt")
     assert await refused(ws, "config/prod.txt")
@@ -58,7 +58,7 @@ async def test_from_wherever_in_the_workspace(ws: Path, link: str) -> None:
     assert not await refused(ws, "config/prod.txt")
 
 
-async def test_another_name_of_the_same_file(ws: Path) -> None:
+async def test_a_hard_link_of_a_secret_is_denied(ws: Path) -> None:
     (ws / "apps").mkdir()
     (ws / "apps/.env").hardlink_to(ws / "config/prod.txt")
     (ws / "config/twice.txt").hardlink_to(ws / "config/other.txt")
@@ -70,7 +70,7 @@ async def test_another_name_of_the_same_file(ws: Path) -> None:
     assert found == "config/other.txt\nconfig/twice.txt\n[1 left out: files such as .env contain secrets]"
 
 
-async def test_also_from_one_root_into_another(ws: Path, tmp_path: Path) -> None:
+async def test_a_secret_symlink_into_another_root_counts(ws: Path, tmp_path: Path) -> None:
     more = Path(os.path.realpath(tmp_path)) / "more"
     more.mkdir()
     (more / "prod").write_text("K=v1\n")
@@ -79,7 +79,7 @@ async def test_also_from_one_root_into_another(ws: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("mode", "is_closed"), [(0o600, True), (0o644, False)])
-async def test_outside_what_everybody_may_read_stays_open(
+async def test_world_readable_targets_outside_stay_readable(
     ws: Path, tmp_path: Path, mode: int, *, is_closed: bool
 ) -> None:
     library = Path(os.path.realpath(tmp_path)) / "library"
@@ -92,7 +92,7 @@ async def test_outside_what_everybody_may_read_stays_open(
 
 
 @pytest.mark.parametrize("target", ["config", "nowhere", ".env", ".env.example", "config/.env.sample"])
-async def test_a_link_to_no_file_or_to_an_example_closes_nothing(ws: Path, target: str) -> None:
+async def test_a_symlink_to_a_directory_or_example_denies_nothing(ws: Path, target: str) -> None:
     for example in (".env.example", "config/.env.sample"):
         (ws / example).write_text("K=\n")
     (ws / ".env").symlink_to(target)
@@ -100,7 +100,7 @@ async def test_a_link_to_no_file_or_to_an_example_closes_nothing(ws: Path, targe
     assert not await refused(ws, ".env.example")
 
 
-async def test_a_link_that_is_gone_closes_nothing(ws: Path) -> None:
+async def test_a_removed_symlink_denies_nothing(ws: Path) -> None:
     (ws / ".env").symlink_to("config/prod.txt")
     assert await refused(ws, "config/prod.txt")
     (ws / ".env").unlink()
@@ -108,7 +108,7 @@ async def test_a_link_that_is_gone_closes_nothing(ws: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [".env", ".env.d", "config/.env"])
-async def test_a_directory_of_that_name_is_an_ordinary_one(ws: Path, name: str) -> None:
+async def test_a_directory_with_a_secret_name_is_not_denied(ws: Path, name: str) -> None:
     (ws / name).mkdir()
     (ws / name / "settings.txt").write_text("K=v1\n")
     (ws / name / ".env").write_text("K=v1\n")

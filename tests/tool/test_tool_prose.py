@@ -24,6 +24,6 @@ from yarrow.tool.ls import DEFAULT_LS_LIMIT
         ("bash", [f"{BashSettings().timeout:g} unless", f"at most {MAX_TIMEOUT_SECONDS}"]),
     ],
 )
-def test_the_limits_are_in_the_prose(name: str, limits: list[str]) -> None:
+def test_the_tool_descriptions_state_the_limits(name: str, limits: list[str]) -> None:
     (spec,) = REGISTRY.specs([name])
     assert [limit for limit in limits if limit not in spec.description] == []

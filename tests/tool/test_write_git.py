@@ -10,7 +10,7 @@ from yarrow.tool.file_change import open_writable, replace_file
 
 
 @pytest.mark.parametrize("old", [None, b"old"])
-def test_case_at_08_a_write_that_completes_a_git_directory_is_undone(
+def test_case_at_08_a_write_that_completes_a_git_directory_is_reverted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: bytes | None
 ) -> None:
     docs = tmp_path / "docs"

@@ -48,7 +48,7 @@ async def test_a_file_is_replaced(ws: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["made/", "made/.", "a/made//", "old/"])
-async def test_what_is_written_as_a_directory_becomes_no_file(ws: Path, path: str) -> None:
+async def test_a_path_with_a_trailing_slash_is_not_written(ws: Path, path: str) -> None:
     (ws / "old").write_text("x")
     for dry_run in (True, False):
         failed = (await call("write", ws, {"path": path, "content": "x\n"}, dry_run=dry_run)).failed
@@ -73,7 +73,7 @@ async def test_the_same_content_is_not_written(ws: Path) -> None:
     assert (ws / "a").stat() == before
 
 
-async def test_case_T_02_a_bom_stays_when_the_file_is_written_over(ws: Path) -> None:
+async def test_case_T_02_a_byte_order_mark_survives_overwriting(ws: Path) -> None:
     (ws / "a").write_bytes(b"\xef\xbb\xbfhello\n\xe4\xb8\xad\n")
     done = (await call("write", ws, {"path": "a", "content": "hello2\n中\n"})).done
     assert (ws / "a").read_bytes() == b"\xef\xbb\xbfhello2\n\xe4\xb8\xad\n"
@@ -81,7 +81,7 @@ async def test_case_T_02_a_bom_stays_when_the_file_is_written_over(ws: Path) -> 
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-async def test_a_file_of_utf_16_stays_one(ws: Path, encoding: str) -> None:
+async def test_a_utf_16_file_stays_utf_16(ws: Path, encoding: str) -> None:
     (ws / "f").write_bytes("\ufeffone\n".encode(encoding))
     outcome = await call("write", ws, {"path": "f", "content": "two é\n"})
     assert (ws / "f").read_bytes() == "\ufefftwo é\n".encode(encoding)
@@ -97,7 +97,7 @@ async def test_case_T_05_the_mode_is_kept(ws: Path, bits: int) -> None:
     assert names_in(ws) == ["a"]
 
 
-async def test_case_T_05_there_is_no_moment_with_half_a_file(ws: Path) -> None:
+async def test_case_T_05_the_file_is_replaced_atomically(ws: Path) -> None:
     old, new = "o" * 300_000, "n" * 300_000
     (ws / "a").write_text(old)
     seen: set[str] = set()
@@ -116,7 +116,7 @@ async def test_case_T_05_there_is_no_moment_with_half_a_file(ws: Path) -> None:
     assert seen <= {old, new}
 
 
-async def test_case_T_06_a_link_stays_a_link(ws: Path) -> None:
+async def test_case_T_06_a_symlink_stays_a_symlink(ws: Path) -> None:
     (ws / "conf.d").mkdir()
     (ws / "conf.d/real").write_text("one\n")
     (ws / "conf").symlink_to("conf.d/real")
@@ -151,7 +151,7 @@ async def test_owner_and_attributes_are_kept(ws: Path) -> None:
     assert os.getxattr(ws / "a", "user.origin") == b"here"
 
 
-async def test_a_file_whose_owner_cannot_be_kept_is_written_in_place(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_with_another_owner_is_written_in_place(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (ws / "a").write_text("a longer text\n")
     before = (ws / "a").stat()
     real_fstat = os.fstat
@@ -175,7 +175,7 @@ async def test_a_file_whose_owner_cannot_be_kept_is_written_in_place(ws: Path, m
 
 
 @pytest.mark.parametrize("broken", ["fsync", "fchmod", "replace"])
-async def test_a_disk_that_refuses_leaves_the_old_file_and_nothing_else(
+async def test_a_disk_error_leaves_only_the_original_file(
     ws: Path, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     (ws / "a").write_text("one\n")
@@ -191,7 +191,7 @@ async def test_a_disk_that_refuses_leaves_the_old_file_and_nothing_else(
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-async def test_what_cannot_be_written_says_why_in_a_dry_run_too(
+async def test_an_unwritable_file_is_reported_in_a_dry_run_too(
     ws: Path, monkeypatch: pytest.MonkeyPatch, dry_run: bool
 ) -> None:
     (ws / "d").mkdir()
@@ -215,7 +215,7 @@ async def test_what_cannot_be_written_says_why_in_a_dry_run_too(
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-async def test_a_file_that_is_too_large_is_left_to_the_shell(
+async def test_a_too_large_file_is_rejected_with_a_hint_to_the_shell(
     ws: Path, monkeypatch: pytest.MonkeyPatch, dry_run: bool
 ) -> None:
     (ws / "a").write_text("12345")
@@ -227,9 +227,7 @@ async def test_a_file_that_is_too_large_is_left_to_the_shell(
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-async def test_a_file_that_cannot_be_read_is_not_written(
-    ws: Path, monkeypatch: pytest.MonkeyPatch, dry_run: bool
-) -> None:
+async def test_an_unreadable_file_is_not_written(ws: Path, monkeypatch: pytest.MonkeyPatch, dry_run: bool) -> None:
     (ws / "a").write_text("12345")
 
     real_open = os.open
@@ -245,7 +243,7 @@ async def test_a_file_that_cannot_be_read_is_not_written(
     assert (ws / "a").read_text() == "12345"
 
 
-async def test_case_X_02_writing_through_a_link_out_of_the_workspace(ws: Path) -> None:
+async def test_case_X_02_writing_through_a_symlink_out_of_the_workspace(ws: Path) -> None:
     outside = ws.parent / "outside"
     outside.mkdir()
     (outside / "e").write_text("old\n")
@@ -264,7 +262,7 @@ async def test_case_X_02_writing_through_a_link_out_of_the_workspace(ws: Path) -
     assert (outside / "a").read_text() == "x"
 
 
-async def test_a_cancel_before_the_write_leaves_the_file(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancellation_before_the_write_keeps_the_file(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (ws / "a").write_text("old")
     looking, go_on = threading.Event(), threading.Event()
 
@@ -303,7 +301,7 @@ async def test_a_huge_change_has_a_bounded_diff_in_bounded_time(ws: Path) -> Non
 
 
 @pytest.mark.parametrize("path", ["", ".", "a/..", "{ws}"])
-async def test_the_workspace_itself_is_no_file_to_write_or_edit(ws: Path, path: str) -> None:
+async def test_the_workspace_itself_cannot_be_written_or_edited(ws: Path, path: str) -> None:
     path = path.format(ws=ws)
     assert "directory" in (await call("write", ws, {"path": path, "content": "x"})).failed.text
     edit = {"path": path, "edits": [{"old": "x", "new": "y"}]}
@@ -311,7 +309,7 @@ async def test_the_workspace_itself_is_no_file_to_write_or_edit(ws: Path, path: 
     assert names_in(ws) == []
 
 
-async def test_case_RB_02_a_file_is_no_extra_directory(ws: Path) -> None:
+async def test_case_RB_02_a_file_is_not_an_extra_directory(ws: Path) -> None:
     (ws.parent / "notes.txt").write_text("one\n")
     with pytest.raises(ConfigError, match=r"notes\.txt' is not a directory"):
         context_of(ws, extra=["../notes.txt"])
