@@ -86,7 +86,7 @@ def texts() -> Iterator[tuple[Path, str]]:
             yield from ((path, text) for text in texts_of_python(path.read_text("utf-8")))
     for path in sorted((ROOT / "proto").rglob("*.proto")):
         yield from ((path, text) for text in texts_of_proto(path.read_text("utf-8")))
-    pages = [*(ROOT / "src").rglob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+    pages = [*(ROOT / "src").rglob("*.md"), *(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")]
     yield from ((path, path.read_text("utf-8")) for path in sorted(pages))
 
 
