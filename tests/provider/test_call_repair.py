@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.message import ToolCall
-from yarrow.provider.call_repair import repair_arguments, repair_call
+from yarrow.provider.tool_calls import repair_arguments, repair_call
 
 OFFERED = frozenset({"read", "write", "bash", "grep"})
 TOKENS = st.sampled_from(

@@ -16,7 +16,7 @@ from yarrow.provider import api_keys, detection
 from yarrow.provider.base import CompletionRequest, ListsModels, Provider
 from yarrow.provider.detection import DetectedProvider, ServerLocations, detect
 from yarrow.provider.factory import BUILT_IN_PROVIDERS, ProviderContext, ReadyProvider, build_provider, create_provider
-from yarrow.provider.local import availability
+from yarrow.provider.local import model_files
 from yarrow.provider.local.server import LocalServer, LocalSettings
 
 NOWHERE = "http://127.0.0.1:1"
@@ -351,7 +351,7 @@ async def test_an_installed_local_model_is_detected_last(
     models = tmp_path / "yarrow" / "models"
     models.mkdir(parents=True)
     models.joinpath("tiny.gguf").touch()
-    monkeypatch.setattr(availability, "find_spec", lambda _: runs or None)
+    monkeypatch.setattr(model_files, "find_spec", lambda _: runs or None)
     if runs:
         choice = await found(XDG_CACHE_HOME=str(tmp_path))
         assert (choice.name, choice.model) == ("local", "tiny.gguf")
@@ -365,7 +365,7 @@ async def test_an_installed_local_model_is_detected_last(
     ("runs", "local"), [(False, "pip install '.[local]'"), (True, "no server or key: run `yarrow models pull`")]
 )
 async def test_failed_detection_lists_the_options(monkeypatch: pytest.MonkeyPatch, runs: bool, local: str) -> None:
-    monkeypatch.setattr(availability, "find_spec", lambda _: runs or None)
+    monkeypatch.setattr(model_files, "find_spec", lambda _: runs or None)
     with pytest.raises(ProviderError) as caught:
         await found(XDG_CACHE_HOME="/nowhere")
     assert caught.value.code is Code.PROVIDER_SETUP
@@ -377,7 +377,7 @@ async def test_failed_detection_lists_the_options(monkeypatch: pytest.MonkeyPatc
 async def test_a_local_model_reports_what_is_missing_before_a_request(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runs: bool, todo: str
 ) -> None:
-    monkeypatch.setattr(availability, "find_spec", lambda _: runs or None)
+    monkeypatch.setattr(model_files, "find_spec", lambda _: runs or None)
     with pytest.raises(ProviderError) as caught:
         await build_provider("local", "", ProviderContext(Settings(), {"XDG_CACHE_HOME": str(tmp_path)}))
     assert todo in caught.value.message

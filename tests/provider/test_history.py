@@ -32,10 +32,17 @@ from yarrow.provider.base import (
     UsagePiece,
 )
 from yarrow.provider.body import to_json
-from yarrow.provider.call_pairs import MISSING_RESULT
 from yarrow.provider.chat_completions.decoder import ChatDecoder
 from yarrow.provider.chat_completions.request import encode_chat_request
-from yarrow.provider.history import CONTINUE_PROMPT, HIDDEN_IMAGE, HISTORY_START, NO_OUTPUT, Target, repair_history
+from yarrow.provider.history import (
+    CONTINUE_PROMPT,
+    HIDDEN_IMAGE,
+    HISTORY_START,
+    MISSING_RESULT,
+    NO_OUTPUT,
+    Target,
+    repair_history,
+)
 from yarrow.provider.rules import violations
 
 WIRE = Path(__file__).parents[1] / "fixtures" / "wire"

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.message import Usage
+from yarrow.provider.answer_decoder import MAX_FIGURE_TOKENS, TokenFigure, UsageAccumulator
 from yarrow.provider.chat_completions.chunk import ChatChunk, ChatUsage
-from yarrow.provider.event_buffer import MAX_FIGURE_TOKENS, TokenFigure, UsageAccumulator
 
 FIGURES: tuple[TokenFigure, ...] = ("prompt", "output", "cache_read", "cache_write", "thinking")
 TOKENS = st.one_of(st.none(), st.integers(-5, 1 << 60), st.sampled_from((0, 0.0, nan, inf, -inf, 1.5)))

@@ -18,7 +18,7 @@ from yarrow.provider.base import (
     ThinkingPiece,
     UsagePiece,
 )
-from yarrow.provider.call_repair import repair_call
+from yarrow.provider.tool_calls import repair_call
 
 MAX_ANSWER_CHARACTERS = 8 << 20
 """Maximum characters of one answer with its thinking; a longer one is truncated and ends the run in OUTPUT_LIMIT."""

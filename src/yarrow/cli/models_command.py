@@ -8,11 +8,13 @@ from contextlib import suppress
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.standard_streams import print_error, write_stdout
 from yarrow.errors import UsageError
-from yarrow.provider.local.availability import EXECUTABLE_REASON, INSTALL_COMMAND, find_unavailable_reason
 from yarrow.provider.local.model_files import (
+    EXECUTABLE_REASON,
+    INSTALL_COMMAND,
     STARTER_BYTES,
     STARTER_FILE,
     PullPhase,
+    find_unavailable_reason,
     list_installed,
     models_dir,
     pull_model,

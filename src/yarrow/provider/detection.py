@@ -13,8 +13,12 @@ from yarrow.provider.addresses import parse_ollama_root
 from yarrow.provider.api_keys import find_vendor_key
 from yarrow.provider.http.client import HttpClient, HttpRequest, Timeouts
 from yarrow.provider.llamacpp.server_info import DEFAULT_ROOTS, PROBE_SECONDS, find_server
-from yarrow.provider.local.availability import EXECUTABLE_REASON, INSTALL_COMMAND, find_unavailable_reason
-from yarrow.provider.local.model_files import list_installed
+from yarrow.provider.local.model_files import (
+    EXECUTABLE_REASON,
+    INSTALL_COMMAND,
+    find_unavailable_reason,
+    list_installed,
+)
 from yarrow.provider.model_list import parse_models
 
 *_VARIABLES, _LAST_VARIABLE = (f"{vendor.variable}=..." for vendor in VENDORS.values())

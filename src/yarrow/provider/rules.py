@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
-from yarrow.provider.chat_completions.opaque_fields import CALL_FIELDS, MESSAGE_FIELDS
+from yarrow.provider.chat_completions.chunk import CALL_FIELDS, MESSAGE_FIELDS
 from yarrow.provider.stream_framing import is_json_object
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")

@@ -18,7 +18,6 @@ from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, 
 from yarrow.provider.addresses import parse_gemini_address
 from yarrow.provider.backend_errors import Backend
 from yarrow.provider.base import CompletionRequest
-from yarrow.provider.call_pairs import MISSING_RESULT
 from yarrow.provider.gemini.httpx_transport import HttpxTransport, new_client
 from yarrow.provider.gemini.request import (
     ALLOWED_KEYWORDS,
@@ -27,7 +26,7 @@ from yarrow.provider.gemini.request import (
     encode_gemini_request,
     reduce_schema,
 )
-from yarrow.provider.history import CONTINUE_PROMPT, HIDDEN_IMAGE, HISTORY_START, NO_OUTPUT, Target
+from yarrow.provider.history import CONTINUE_PROMPT, HIDDEN_IMAGE, HISTORY_START, MISSING_RESULT, NO_OUTPUT, Target
 
 MODEL = "gemini-3-flash"
 HERE = Target("here", MODEL)

@@ -12,7 +12,7 @@ from authority import Authority
 from byte_script_server import Do, answer, chunked, serve
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.http import dialer
+from yarrow.provider.http import connection
 from yarrow.provider.http.client import HttpClient, HttpRequest, Timeouts
 
 OK = answer(b"ok")
@@ -67,7 +67,7 @@ async def test_a_refused_connection_is_reported(client: HttpClient, closed_port:
     error = await failure(client, f"http://127.0.0.1:{closed_port}/v1?key=secret")
     assert error.message == f"cannot connect to 127.0.0.1:{closed_port}: connection refused"
     # Nobody listens on this machine: it is known at once, and waiting long is of no use.
-    assert error.retry_after == dialer.REFUSED_RETRY_SECONDS
+    assert error.retry_after == connection.REFUSED_RETRY_SECONDS
     assert error.retryable
 
 
@@ -83,7 +83,7 @@ async def test_a_refusal_by_every_address_is_reported_once(
 async def test_an_unreachable_first_address_costs_a_short_delay(
     client: HttpClient, full_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dialer, "MAX_ATTEMPT_SECONDS", 0.05)
+    monkeypatch.setattr(connection, "MAX_ATTEMPT_SECONDS", 0.05)
     async with serve([Do.READ, OK]) as server:
         resolve_to(monkeypatch, full_port, server.port)
         assert await fetch(client, "http://model.test") == b"ok"

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.http.client import HttpClient, HttpRequest
-from yarrow.provider.http.origin import Origin, parse_url
-from yarrow.provider.http.proxy import ProxySettings
+from yarrow.provider.http.proxy import Origin, ProxySettings, parse_url
 
 OK = answer(b"ok")
 SECRET = "hunter2"

@@ -36,8 +36,7 @@ from yarrow.provider.base import (
     UsagePiece,
 )
 from yarrow.provider.body import to_json
-from yarrow.provider.call_pairs import MISSING_RESULT
-from yarrow.provider.history import CONTINUE_PROMPT, HIDDEN_IMAGE, HISTORY_START, NO_OUTPUT, Target
+from yarrow.provider.history import CONTINUE_PROMPT, HIDDEN_IMAGE, HISTORY_START, MISSING_RESULT, NO_OUTPUT, Target
 from yarrow.provider.messages.capabilities import EFFORTS, MessagesCapabilities, ThinkingStyle, infer_capabilities
 from yarrow.provider.messages.decoder import MessagesDecoder
 from yarrow.provider.messages.request import DEFAULT_MAX_TOKENS, UNKNOWN_MODEL_MAX_TOKENS, encode_messages_request

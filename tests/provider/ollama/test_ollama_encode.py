@@ -12,8 +12,7 @@ from yarrow.config.settings import ProviderSettings
 from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ThinkingLevel, ToolCall, ToolSpec
 from yarrow.provider.base import CompletionRequest
 from yarrow.provider.body import to_json
-from yarrow.provider.call_pairs import MISSING_RESULT
-from yarrow.provider.history import HIDDEN_IMAGE, Target
+from yarrow.provider.history import HIDDEN_IMAGE, MISSING_RESULT, Target
 from yarrow.provider.ollama.capabilities import FIELD_MARK, OllamaCapabilities, ThinkingStyle
 from yarrow.provider.ollama.request import encode_ollama_request
 

@@ -14,8 +14,7 @@ from yarrow.provider.addresses import is_vendor_url
 from yarrow.provider.api_keys import VENDOR_URL_VARIABLES, find_vendor_key, has_credential_header
 from yarrow.provider.base import ListsModels, ModelEntry, Provider, ProviderInfo
 from yarrow.provider.factory import ProviderContext, create_provider
-from yarrow.provider.local.availability import find_unavailable_reason
-from yarrow.provider.local.model_files import find_gguf
+from yarrow.provider.local.model_files import find_gguf, find_unavailable_reason
 
 _NO_LIST = (Code.NOT_FOUND, Code.UNSUPPORTED_FEATURE, Code.INVALID_REQUEST)
 """Errors of a server that answers but does not list its models."""

@@ -6,12 +6,20 @@ from typing import Any
 import msgspec
 
 from yarrow.message import StopReason, ToolCall
-from yarrow.provider.answer_decoder import FrameDecoder
+from yarrow.provider.answer_decoder import EventBuffer, FrameDecoder
 from yarrow.provider.backend_errors import Backend, make_event_error
 from yarrow.provider.base import CallPiece, OpaquePiece
-from yarrow.provider.chat_completions.chunk import CallDelta, ChatDelta, ChatUsage, TextPart, parse_chunk
-from yarrow.provider.chat_completions.opaque_fields import OpaqueFields, encode_fields, get_call_fields, get_thinking
-from yarrow.provider.event_buffer import EventBuffer
+from yarrow.provider.chat_completions.chunk import (
+    CallDelta,
+    ChatDelta,
+    ChatUsage,
+    OpaqueFields,
+    TextPart,
+    encode_fields,
+    get_call_fields,
+    get_thinking,
+    parse_chunk,
+)
 from yarrow.provider.stream_framing import SseDecoder
 from yarrow.provider.tool_calls import MAX_CALLS, OpenCall, ToolCallAssembler
 

@@ -8,8 +8,8 @@ from typing import Any, Literal, cast
 
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.body import Body
-from yarrow.provider.call_pairs import make_id_mapper
-from yarrow.provider.chat_completions.opaque_fields import CALL_FIELDS, MESSAGE_FIELDS
+from yarrow.provider.chat_completions.chunk import CALL_FIELDS, MESSAGE_FIELDS
+from yarrow.provider.history import make_id_mapper
 from yarrow.provider.learned_limits import NO_LIMITS, REFUSED_FIELD_CODES, LimitPattern, Limits, SentRequest
 
 _OPTIONAL_FIELDS = (

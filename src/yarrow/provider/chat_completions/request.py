@@ -7,7 +7,7 @@ from typing import Any
 from yarrow.message import Image, Message, Opaque, Role, Text, Thinking, ToolCall, ToolSpec
 from yarrow.provider.base import CompletionRequest
 from yarrow.provider.body import Body, merge_body
-from yarrow.provider.chat_completions.opaque_fields import (
+from yarrow.provider.chat_completions.chunk import (
     CALL_FIELDS,
     MESSAGE_FIELDS,
     REASONING_DETAILS,

@@ -8,12 +8,11 @@ from msgspec import Struct
 
 from yarrow.errors import Code, ProviderError
 from yarrow.message import StopReason, ToolCall
-from yarrow.provider.answer_decoder import AnswerDecoder
+from yarrow.provider.answer_decoder import AnswerDecoder, EventBuffer, UsageAccumulator
 from yarrow.provider.backend_errors import Backend
 from yarrow.provider.base import CallPiece, OpaquePiece, ProviderEvent, ThinkingPiece
 from yarrow.provider.body import replace_surrogates
-from yarrow.provider.event_buffer import EventBuffer, UsageAccumulator
-from yarrow.provider.gemini.part_metadata import PartMetadata, encode_metadata
+from yarrow.provider.gemini.request import PartMetadata, encode_metadata
 from yarrow.provider.tool_calls import ToolCallAssembler
 
 

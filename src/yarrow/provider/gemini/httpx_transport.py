@@ -13,7 +13,7 @@ from msgspec import Struct
 from yarrow.provider.backend_errors import Backend, make_event_error
 from yarrow.provider.gemini.request import GeminiEndpoint
 from yarrow.provider.http.client import HttpClient, HttpRequest, HttpResponse, Timeouts
-from yarrow.provider.http.request import RESERVED_HEADERS
+from yarrow.provider.http.exchange import RESERVED_HEADERS
 from yarrow.provider.stream_framing import SseDecoder, make_unreadable_error
 from yarrow.provider.transport import MAX_BODY_BYTES, check_response
 

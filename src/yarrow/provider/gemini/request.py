@@ -1,4 +1,4 @@
-"""Encoder for requests of the Gemini API: contents, tools and their schemas."""
+"""Encoder for requests of the Gemini API: contents with the metadata of their parts, tools and their schemas."""
 
 import base64
 import re
@@ -14,8 +14,37 @@ from yarrow.provider.addresses import GeminiAddress
 from yarrow.provider.backend_errors import Backend
 from yarrow.provider.base import CompletionRequest
 from yarrow.provider.body import replace_surrogates
-from yarrow.provider.gemini.part_metadata import PartMetadata, decode_metadata
 from yarrow.provider.history import Target, Turn, group_turns, repair_history
+
+
+class PartMetadata(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The opaque data of a tool call, or of a separate block that signs the text before it or contains a thought."""
+
+    thought_signature: bytes = b""
+    id: str = ""
+    """For a call: its id from the backend; empty if the id is ours and unknown to the backend."""
+    length: int = 0
+    """For signed text: its length in characters, at the end of the preceding text block, which may join several texts.
+    """
+    thought: str | None = None
+    """For a signed thought: its text."""
+
+
+_decode = msgspec.json.Decoder(PartMetadata).decode
+
+
+def encode_metadata(note: PartMetadata) -> str:
+    """Return the note as opaque data; empty if the note is."""
+    return "" if note == PartMetadata() else replace_surrogates(msgspec.json.encode(note).decode())
+
+
+def decode_metadata(opaque: str) -> PartMetadata:
+    """Return the note in opaque data; an empty one if the data is not ours."""
+    try:
+        return _decode(opaque)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return PartMetadata()
+
 
 WireValue = dict[str, Any]
 """A value that the library accepts; bytes in it are sent as base64."""

@@ -5,12 +5,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.http.connection import Connection, ConnectionPool
-from yarrow.provider.http.dialer import Dialer
-from yarrow.provider.http.exchange import Exchange
+from yarrow.provider.http.connection import Connection, ConnectionPool, Dialer
+from yarrow.provider.http.exchange import Exchange, HttpRequest, Timeouts, encode_http_request
 from yarrow.provider.http.parser import ResponseHead
 from yarrow.provider.http.proxy import ProxySettings, Route
-from yarrow.provider.http.request import HttpRequest, Timeouts, encode_http_request
 
 __all__ = ["MAX_ERROR_BODY_BYTES", "HttpClient", "HttpRequest", "HttpResponse", "Timeouts"]
 
@@ -121,7 +119,7 @@ class HttpClient:
 
 def _make_response(route: Route, head: ResponseHead, exchange: Exchange) -> HttpResponse:
     if head.status == 407 and route.proxy is not None and not route.is_tunnelled:
-        from yarrow.provider.http.dialer import make_proxy_error
+        from yarrow.provider.http.connection import make_proxy_error
 
         raise make_proxy_error(route.origin.host, route.proxy, head)
     encoding = head.headers.get("content-encoding", "identity")

@@ -1,4 +1,4 @@
-"""Model files on this machine: the starter model and its download, and GGUF files by name or path."""
+"""Model files on this machine: the starter model and its download, GGUF files by name or path, and what runs them."""
 
 import hashlib
 import importlib.util
@@ -9,6 +9,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +17,20 @@ from msgspec import Struct
 
 from yarrow.errors import Code, ProviderError
 from yarrow.platform.search_path import find_program
+
+INSTALL_COMMAND = "pip install '.[local]' in Yarrow's checkout"
+EXECUTABLE_REASON = (
+    "this executable cannot run a model itself: start Ollama or llama.cpp, or install Yarrow with pip and the extra "
+    "`local`"
+)
+
+
+def find_unavailable_reason() -> str:
+    """Return why this installation cannot run a model, in one sentence; empty if it can."""
+    if getattr(sys, "frozen", False):
+        return EXECUTABLE_REASON
+    return "" if find_spec("xllamacpp") else f"local models require an extra: {INSTALL_COMMAND}"
+
 
 STARTER_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 STARTER_BYTES = 98_362_432

@@ -12,8 +12,13 @@ from yarrow.errors import Code, ProviderError
 from yarrow.provider.base import AdapterConfig, CompletionRequest, ModelEntry, Provider, ProviderEvent, ProviderInfo
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.llamacpp.adapter import LlamaCppProvider
-from yarrow.provider.local.availability import find_unavailable_reason
-from yarrow.provider.local.model_files import STARTER_MAX_TOKENS, find_gguf, is_starter, list_installed
+from yarrow.provider.local.model_files import (
+    STARTER_MAX_TOKENS,
+    find_gguf,
+    find_unavailable_reason,
+    is_starter,
+    list_installed,
+)
 from yarrow.provider.local.server import LocalServer, LocalSettings
 
 

@@ -15,9 +15,8 @@ import msgspec
 from msgspec import Struct
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.local.availability import find_unavailable_reason
-from yarrow.provider.local.model_files import is_starter
-from yarrow.provider.local.worker_protocol import WorkerReply, WorkerRequest
+from yarrow.provider.local.model_files import find_unavailable_reason, is_starter
+from yarrow.provider.local.worker import WorkerReply, WorkerRequest
 
 DEFAULT_CONTEXT_TOKENS = 8192
 """Context in tokens if none is configured."""

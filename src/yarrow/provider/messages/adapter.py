@@ -36,8 +36,7 @@ from yarrow.provider.learned_limits import (
 )
 from yarrow.provider.messages.capabilities import MessagesCapabilities, ThinkingStyle, infer_capabilities, parse_model
 from yarrow.provider.messages.decoder import MessagesDecoder
-from yarrow.provider.messages.request import encode_messages_request
-from yarrow.provider.messages.signatures import get_signature, is_thinking_block
+from yarrow.provider.messages.request import encode_messages_request, get_signature, is_thinking_block
 from yarrow.provider.model_list import as_object, make_missing_model_error, parse_rows
 from yarrow.provider.transport import (
     SHORT_TIMEOUTS,

@@ -1,26 +1,87 @@
 """Decoder of the messages API's event stream."""
 
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
 from yarrow.message import StopReason
-from yarrow.provider.answer_decoder import FrameDecoder
+from yarrow.provider.answer_decoder import EventBuffer, FrameDecoder, UsageAccumulator
 from yarrow.provider.backend_errors import Backend, make_event_error
 from yarrow.provider.base import CallPiece, OpaquePiece, ProviderEvent, ThinkingPiece
-from yarrow.provider.event_buffer import EventBuffer, UsageAccumulator
-from yarrow.provider.messages.event import (
-    MessagesBlock,
-    MessagesDelta,
-    MessagesEvent,
-    MessagesStart,
-    MessagesTokenCounts,
-    parse_event,
-)
-from yarrow.provider.messages.signatures import (
+from yarrow.provider.messages.request import (
     SEPARATOR,
     encode_hidden_thinking,
     encode_redacted_thinking,
     encode_signature,
 )
-from yarrow.provider.stream_framing import SseDecoder
+from yarrow.provider.stream_framing import SseDecoder, decode_leniently
 from yarrow.provider.tool_calls import OpenCall, ToolCallAssembler
+
+
+class MessagesDelta(Struct, frozen=True, gc=False):
+    """Fields that an event adds to a block, or reports at the end of the message."""
+
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    partial_json: str | None = None
+    stop_reason: str | None = None
+
+
+class MessagesBlock(Struct, frozen=True, gc=False):
+    """A block at its start; some servers send it whole."""
+
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    data: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: msgspec.Raw = msgspec.Raw()
+
+
+class MessagesTokenCounts(Struct, frozen=True, gc=False):
+    """Running token totals; `input_tokens` excludes cached ones, `output_tokens` includes thinking."""
+
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    cache_read_input_tokens: float | None = None
+    cache_creation_input_tokens: float | None = None
+
+
+class MessagesStart(Struct, frozen=True, gc=False):
+    """The message at its start."""
+
+    usage: MessagesTokenCounts | None = None
+
+
+class MessagesEvent(Struct, frozen=True, gc=False):
+    """One event of the stream; `content` and `stop_reason` are set in a message that was not streamed."""
+
+    type: str = ""
+    delta: MessagesDelta | None = None
+    content_block: MessagesBlock | None = None
+    message: MessagesStart | str | None = None
+    usage: MessagesTokenCounts | None = None
+    error: Any = None
+    content: list[MessagesBlock] | None = None
+    stop_reason: str | None = None
+
+
+# Not strict: a number may be a string.
+_decode = msgspec.json.Decoder(MessagesEvent, strict=False).decode
+
+
+def parse_event(data: bytes, backend: Backend) -> MessagesEvent:
+    """Return the event; MALFORMED_RESPONSE if the data is not a JSON object of the expected shape."""
+    try:
+        return _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return decode_leniently(data, _decode, backend=backend, kind="event of a messages stream")
+
 
 _NORMAL_STOPS = {
     "end_turn": StopReason.END_TURN,

@@ -1,9 +1,9 @@
-"""Encoder for requests of the messages API: content blocks, thinking, and tool call ids."""
+"""Encoder for requests of the messages API: content blocks, signed thinking, and tool call ids."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import Any, assert_never
+from typing import Any, assert_never, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -12,10 +12,68 @@ from yarrow.config.settings import ProviderSettings
 from yarrow.message import Image, Message, Opaque, Role, Text, Thinking, ThinkingLevel, ToolCall, ToolSpec
 from yarrow.provider.base import CompletionRequest
 from yarrow.provider.body import Body, merge_body
-from yarrow.provider.call_pairs import make_id_mapper
-from yarrow.provider.history import Target, Turn, drop_thinking, group_turns, repair_history
+from yarrow.provider.history import Target, Turn, drop_thinking, group_turns, make_id_mapper, repair_history
 from yarrow.provider.messages.capabilities import EFFORTS, Effort, MessagesCapabilities
-from yarrow.provider.messages.signatures import decode_thinking, get_signature, is_thinking_block
+
+SEPARATOR = '{"type":"apart"}'
+"""Opaque data between two separately signed blocks of thinking; it is never sent."""
+
+
+def encode_signature(signature: str) -> str:
+    """Return the opaque data of thinking; empty without a signature."""
+    return _text({"signature": signature}) if signature else ""
+
+
+def encode_hidden_thinking(signature: str) -> str:
+    """Return the opaque data of a block of thinking whose text the backend withholds."""
+    return _text({"type": "thinking", "thinking": "", "signature": signature})
+
+
+def encode_redacted_thinking(data: str) -> str:
+    """Return the opaque data of a block of encrypted thinking."""
+    return _text({"type": "redacted_thinking", "data": data})
+
+
+def decode_thinking(block: Thinking | Opaque) -> dict[str, Any] | None:
+    """Return the block as the backend sent it; None for an unsigned one, which the backend would refuse."""
+    match block:
+        case Thinking(text, opaque):
+            signature = _string(_fields(opaque), "signature")
+            return {"type": "thinking", "thinking": text, "signature": signature} if signature.strip() else None
+        case Opaque(data):
+            fields = _fields(data)
+            kind, signature, encrypted = (_string(fields, name) for name in ("type", "signature", "data"))
+            if kind == "thinking" and signature.strip():
+                return {"type": kind, "thinking": _string(fields, "thinking"), "signature": signature}
+            return {"type": kind, "data": encrypted} if kind == "redacted_thinking" and encrypted.strip() else None
+
+
+def is_thinking_block(block: dict[str, Any]) -> bool:
+    """Return whether a block in wire format is thinking, as text or encrypted."""
+    return block["type"] in ("thinking", "redacted_thinking")
+
+
+def get_signature(block: dict[str, Any]) -> str:
+    """Return the identity of a block of thinking: its signature or its encrypted data."""
+    return str(block.get("signature") or block.get("data"))
+
+
+def _fields(opaque: str) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(opaque)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _string(fields: dict[str, Any], name: str) -> str:
+    value = fields.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _text(value: dict[str, str]) -> str:
+    return msgspec.json.encode(value).decode()
+
 
 DEFAULT_MAX_TOKENS = 32_000
 """Default maximum tokens of an answer of a model with a known limit; the format requires a value."""
