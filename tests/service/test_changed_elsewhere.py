@@ -14,7 +14,7 @@ WITHOUT = pb.SessionSettings(tools=pb.ToolSelection(names=["echo"]))
 
 
 @pytest.mark.parametrize("settings", [DRY, PLAN, WITHOUT], ids=["dry", "plan", "tools"])
-async def test_a_run_is_held_to_what_was_set_elsewhere(tmp_path: Path, settings: pb.SessionSettings) -> None:
+async def test_a_run_respects_settings_changed_by_another_process(tmp_path: Path, settings: pb.SessionSettings) -> None:
     house, other = House(tmp_path, TURNS), House(tmp_path, TURNS)
     async with stub_of(house) as stub, stub_of(other) as elsewhere:
         await play(stub, house.prompt(session_id="s1"))
@@ -25,7 +25,9 @@ async def test_a_run_is_held_to_what_was_set_elsewhere(tmp_path: Path, settings:
 
 
 @pytest.mark.parametrize("settings", [DRY, PLAN], ids=["dry", "plan"])
-async def test_a_tool_by_hand_is_held_to_what_was_set_elsewhere(tmp_path: Path, settings: pb.SessionSettings) -> None:
+async def test_a_users_tool_call_respects_settings_of_another_process(
+    tmp_path: Path, settings: pb.SessionSettings
+) -> None:
     house, other = House(tmp_path, TURNS), House(tmp_path, TURNS)
     async with stub_of(house) as stub, stub_of(other) as elsewhere:
         await stub.NewSession(pb.NewSessionRequest(session_id="s1", cwd=str(house.cwd)))

@@ -10,7 +10,7 @@ from doubles.house import House, play, stub_of
 from yarrow.v1 import agent_pb2 as pb
 
 
-async def test_who_watches_hears_the_end_when_the_session_is_next_asked_for(tmp_path: Path) -> None:
+async def test_watchers_receive_the_end_when_the_session_is_next_requested(tmp_path: Path) -> None:
     house, other = House(tmp_path, [[{"text": "one"}]]), House(tmp_path, [])
     async with stub_of(house) as stub, stub_of(other) as elsewhere:
         await play(stub, house.prompt(session_id="s1"))

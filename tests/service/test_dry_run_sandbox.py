@@ -53,7 +53,7 @@ def house_of(
 
 
 @pytest.mark.parametrize("level", ["workspace", "strict"])
-async def test_law_9_a_dry_run_starts_no_launcher(tmp_path: Path, level: SandboxLevel) -> None:
+async def test_law_9_a_dry_run_does_not_start_bubblewrap(tmp_path: Path, level: SandboxLevel) -> None:
     house = house_of(tmp_path, bash(), bash(cwd="~/.yarrow"), bash(cwd="/run/user"), level=level)
     async with stub_of(house) as stub:
         with watching_for_processes() as started:
@@ -71,7 +71,7 @@ async def test_law_9_a_dry_run_starts_no_launcher(tmp_path: Path, level: Sandbox
     assert not (house.cwd / "ran").exists()
 
 
-async def test_where_the_workspace_holds_the_home_it_says_that_there_is_none(tmp_path: Path) -> None:
+async def test_a_workspace_with_the_home_reports_the_missing_sandbox(tmp_path: Path) -> None:
     house = house_of(tmp_path, bash(), home=tmp_path / "project")
     async with stub_of(house) as stub:
         request = house.prompt()
@@ -80,7 +80,7 @@ async def test_where_the_workspace_holds_the_home_it_says_that_there_is_none(tmp
 
 
 @pytest.mark.parametrize("level", ["workspace", "strict"])
-async def test_without_a_launcher_it_says_that_too(
+async def test_without_bubblewrap_the_missing_sandbox_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: SandboxLevel
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
@@ -96,7 +96,7 @@ async def test_without_a_launcher_it_says_that_too(
     find_bwrap.cache_clear()
 
 
-async def test_what_a_killed_service_left_stays_until_something_may_change(tmp_path: Path) -> None:
+async def test_leftovers_of_a_killed_service_stay_during_a_dry_run(tmp_path: Path) -> None:
     house = house_of(tmp_path)
     notes = house.users / "sandbox"
     note = JournalEntry(
@@ -123,7 +123,7 @@ async def test_what_a_killed_service_left_stays_until_something_may_change(tmp_p
     assert not (house.cwd / ".yarrow").exists()
 
 
-async def test_a_run_that_was_made_ready_dry_stays_dry(tmp_path: Path) -> None:
+async def test_a_run_prepared_as_a_dry_run_stays_one(tmp_path: Path) -> None:
     """Its commands have no sandbox, so that nothing of it may run when another process says so meanwhile."""
     (away := tmp_path / "away").mkdir()
     turns = [bash(), [{"text": "done"}]]

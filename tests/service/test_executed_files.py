@@ -60,7 +60,7 @@ async def notices(
     return [one.text for one in found if one.code == "EXECUTED_FILES"]
 
 
-async def test_a_bug_in_the_check_does_not_keep_the_run_from_ending(
+async def test_a_bug_in_the_check_does_not_prevent_the_end_of_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: object) -> list[Notice]:
@@ -79,7 +79,7 @@ async def test_a_bug_in_the_check_does_not_keep_the_run_from_ending(
 
 
 @pytest.mark.parametrize("row", EXECUTED_PATHS)
-def test_case_rs_m3_each_row_is_seen_when_it_is_made_changed_or_replaced(tmp_path: Path, row: str) -> None:
+def test_case_rs_m3_each_listed_file_is_detected_if_created_changed_or_replaced(tmp_path: Path, row: str) -> None:
     for name in (row, f"{row}/deep/er/file"):
         root = tmp_path / str(len(name))
         path = root / name
@@ -101,7 +101,7 @@ def test_case_rs_m3_each_row_is_seen_when_it_is_made_changed_or_replaced(tmp_pat
 
 
 @pytest.mark.parametrize("name", ORDINARY)
-def test_case_rs_m3_ordinary_files_are_not(tmp_path: Path, name: str) -> None:
+def test_case_rs_m3_ordinary_files_are_not_detected(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("x")
@@ -109,7 +109,7 @@ def test_case_rs_m3_ordinary_files_are_not(tmp_path: Path, name: str) -> None:
     assert not is_executed(path.relative_to(tmp_path))
 
 
-def test_a_directory_of_any_size_is_looked_at_in_bounded_time(tmp_path: Path) -> None:
+def test_a_directory_of_any_size_is_checked_in_bounded_time(tmp_path: Path) -> None:
     folder = tmp_path / ".vscode"
     folder.mkdir()
     for number in range(MAX_ENTRIES + 20):
@@ -173,7 +173,7 @@ async def test_a_notice_names_what_a_command_changed_in_any_directory(tmp_path: 
 
 
 @pytest.mark.parametrize("where", WHERE[:2])
-async def test_what_the_user_has_in_any_directory_is_not_named(tmp_path: Path, where: dict[str, bool]) -> None:
+async def test_unchanged_files_of_the_user_are_not_named(tmp_path: Path, where: dict[str, bool]) -> None:
     lay_out(tmp_path / "project", *NESTED)
     calls = command("cat sub/AGENTS.md"), command("cat */.envrc; echo x > sub/x; rm old/.envrc")
     assert await notices(tmp_path, *calls, **where) == []
@@ -219,7 +219,7 @@ async def test_case_rs_m3_ordinary_work_gets_no_notice(tmp_path: Path) -> None:
     assert await notices(tmp_path, ("bash", {"command": made})) == []
 
 
-async def test_reading_moving_away_and_a_dry_run_are_no_change(tmp_path: Path) -> None:
+async def test_reading_moving_and_a_dry_run_are_not_changes(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project/AGENTS.md").write_text("mine")
     (tmp_path / "project/.envrc").write_text("mine")
@@ -227,14 +227,14 @@ async def test_reading_moving_away_and_a_dry_run_are_no_change(tmp_path: Path) -
     assert await notices(tmp_path, ("write", {"path": "AGENTS.md", "content": "x"}), dry_run=True) == []
 
 
-async def test_a_run_that_fails_names_them_too_and_many_are_counted(tmp_path: Path) -> None:
+async def test_a_failed_run_names_them_too_and_many_are_counted(tmp_path: Path) -> None:
     command = "mkdir .claude; for n in $(seq 10 30); do echo x > .claude/$n; done; exit 3"
     (told,) = await notices(tmp_path, ("bash", {"command": command}))
     assert told.count(".claude/") == 10
     assert told.endswith(" and 11 more. Review them.")
 
 
-async def test_names_are_told_on_one_line(tmp_path: Path) -> None:
+async def test_names_are_shown_on_one_line(tmp_path: Path) -> None:
     (told,) = await notices(tmp_path, ("bash", {"command": "mkdir .claude; echo x > $'.claude/a\\n\\e]0;b'"}))
     assert "\n" not in told
     assert "\x1b" not in told

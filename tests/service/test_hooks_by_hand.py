@@ -11,7 +11,7 @@ from yarrow.v1 import agent_pb2 as pb
 BY_HAND = pb.RunToolRequest(session_id="s1", tool="act", arguments_json='{"text": "x"}')
 
 
-async def test_the_first_tool_by_hand_is_guarded_too(tmp_path: Path) -> None:
+async def test_the_users_first_tool_call_is_guarded_by_hooks(tmp_path: Path) -> None:
     def guard(payload: dict[str, Any]) -> dict[str, Any]:
         return {**payload, "answer": {"text": "not allowed here", "isError": True}}
 
@@ -23,7 +23,7 @@ async def test_the_first_tool_by_hand_is_guarded_too(tmp_path: Path) -> None:
     assert house.act.ran == []
 
 
-async def test_a_hook_of_a_tool_by_hand_sees_that_the_session_is_dry_now(tmp_path: Path) -> None:
+async def test_hooks_of_a_users_tool_call_receive_the_current_dry_run(tmp_path: Path) -> None:
     seen: list[bool] = []
 
     def look(payload: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:

@@ -72,7 +72,7 @@ async def door(house: House, tmp_path: Path) -> AsyncGenerator[Door]:
 
 
 @pytest.mark.parametrize("name", METHODS)
-async def test_a_stranger_is_refused_before_anything_of_the_request_came(door: Door, name: str) -> None:
+async def test_an_unauthenticated_call_is_rejected_before_its_request_arrives(door: Door, name: str) -> None:
     """So nobody makes the service hold calls, or what was sent with them, without the token."""
     async with wired(door.address) as wire:
         await wire.send(frame(HEADERS, END_HEADERS, 1, calling(f"{SERVICE}{name}")))
@@ -83,7 +83,7 @@ async def test_a_stranger_is_refused_before_anything_of_the_request_came(door: D
 
 
 @pytest.mark.parametrize("name", ["Check", "Watch"])
-async def test_the_health_of_the_service_is_told_before_anything_of_the_request_came(door: Door, name: str) -> None:
+async def test_health_is_reported_before_the_request_arrives(door: Door, name: str) -> None:
     """A stranger may ask for it, and could send as much as the longest prompt has."""
     async with wired(door.address) as wire:
         for stream in range(1, 40, 2):
@@ -93,9 +93,7 @@ async def test_the_health_of_the_service_is_told_before_anything_of_the_request_
             assert (answer.stream, answer.payload[5:]) == (stream, SERVING)
 
 
-async def test_those_who_watch_the_health_of_the_service_are_bounded(
-    door: Door, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_health_watchers_are_bounded(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "MAX_WATCHES", 2)
     watch = calling("/grpc.health.v1.Health/Watch")
     async with wired(door.address) as wire:
@@ -118,7 +116,7 @@ async def test_those_who_watch_the_health_of_the_service_are_bounded(
 @pytest.mark.parametrize(
     ("authority", "more"), [("evil.example:80", ()), ("localhost", (("origin", "http://evil.example"),))]
 )
-async def test_case_X_07_a_page_that_speaks_the_protocol_itself_is_refused(
+async def test_case_X_07_a_browser_page_is_rejected(
     house: House, door: Door, authority: str, more: tuple[tuple[str, str], ...], *, token: bool
 ) -> None:
     if token and not more:
@@ -137,7 +135,7 @@ async def test_case_X_07_a_page_that_speaks_the_protocol_itself_is_refused(
     assert not list(house.sessions.rglob("*.jsonl"))
 
 
-async def test_who_pings_too_often_is_cut_off(door: Door) -> None:
+async def test_a_client_that_pings_too_often_is_disconnected(door: Door) -> None:
     async with wired(door.address) as wire:
         await wire.send(*[frame(PING, payload=bytes(8))] * 10)
         told = await wire.until(GOAWAY)
@@ -147,7 +145,7 @@ async def test_who_pings_too_often_is_cut_off(door: Door) -> None:
 
 
 @pytest.mark.parametrize("abuse", ABUSES)
-async def test_what_breaks_the_protocol_ends_the_connection(door: Door, abuse: str) -> None:
+async def test_a_protocol_error_closes_the_connection(door: Door, abuse: str) -> None:
     async with wired(door.address) as wire:
         await wire.send(ABUSES[abuse])
         while await wire.receive() is not None:
@@ -155,7 +153,7 @@ async def test_what_breaks_the_protocol_ends_the_connection(door: Door, abuse: s
 
 
 @pytest.mark.parametrize("storm", STORMS)
-async def test_a_storm_on_one_connection_is_not_seen_on_another(house: House, door: Door, storm: str) -> None:
+async def test_a_flood_on_one_connection_does_not_affect_another(house: House, door: Door, storm: str) -> None:
     async with door.channel() as channel, wired(door.address) as wire:
         stub: Any = AgentServiceStub(channel)
         prompt = stub.Prompt(house.prompt("go", "s"), metadata=door.bearer)
@@ -175,13 +173,13 @@ async def _rest(prompt: Any) -> AsyncGenerator[Any]:
         yield response
 
 
-async def test_a_connection_that_says_nothing_holds_up_nobody(door: Door) -> None:
+async def test_a_silent_connection_does_not_block_others(door: Door) -> None:
     async with wired(door.address, b""), wired(door.address, PREFACE[:9]), door.channel() as channel:
         stub: Any = AgentServiceStub(channel)
         assert await stub.ListModels(pb.ListModelsRequest(), metadata=door.bearer)
 
 
-async def test_connections_are_bounded_so_that_files_are_left_for_the_work(tmp_path: Path) -> None:
+async def test_connections_are_bounded_so_that_open_files_remain(tmp_path: Path) -> None:
     house = House(tmp_path, [[{"text": "x"}]], service=ServiceSettings(connections=4))
     async with behind(house, tmp_path / "run") as reached, reached.channel() as channel, AsyncExitStack() as stack:
         stub: Any = AgentServiceStub(channel)
@@ -200,7 +198,7 @@ async def test_connections_are_bounded_so_that_files_are_left_for_the_work(tmp_p
 
 
 @pytest.mark.parametrize("preface", [b"", PREFACE[:6], PREFACE + frame(SETTINGS)])
-async def test_a_connection_without_a_call_is_hung_up_on(tmp_path: Path, preface: bytes) -> None:
+async def test_an_idle_connection_is_closed(tmp_path: Path, preface: bytes) -> None:
     house = House(tmp_path, [[{"text": "x"}]], service=ServiceSettings(idle_seconds=1))
     async with (
         behind(house, tmp_path / "run") as reached,
@@ -216,7 +214,7 @@ async def test_a_connection_without_a_call_is_hung_up_on(tmp_path: Path, preface
         assert await busy.until(PING) is not None
 
 
-async def test_the_largest_limits_that_can_be_configured_can_be_served(tmp_path: Path) -> None:
+async def test_the_largest_configurable_limits_work(tmp_path: Path) -> None:
     most = dict.fromkeys(ServiceSettings.__struct_fields__, MAX_NUMBER)
     house = House(tmp_path, [[{"text": "x"}]], service=ServiceSettings(**most))
     async with behind(house, tmp_path / "run") as reached, reached.channel() as channel:
@@ -224,7 +222,7 @@ async def test_the_largest_limits_that_can_be_configured_can_be_served(tmp_path:
         await stub.ListModels(pb.ListModelsRequest(), metadata=reached.bearer)
 
 
-async def test_a_client_that_was_hung_up_on_calls_again(tmp_path: Path) -> None:
+async def test_a_client_reconnects_after_an_idle_close(tmp_path: Path) -> None:
     house = House(tmp_path, [[{"text": "x"}]], service=ServiceSettings(idle_seconds=1))
     async with behind(house, tmp_path / "run") as reached, reached.channel() as channel:
         stub: Any = AgentServiceStub(channel)

@@ -72,7 +72,7 @@ def holds(body: dict[str, Any], data: bytes) -> bool:
     ],
     ids=["openai", "messages", "ollama", "gemini"],
 )
-async def test_case_T_12_an_image_refused_on_a_later_turn_is_left_out_and_the_session_goes_on(
+async def test_case_T_12_an_image_rejected_on_a_later_turn_is_omitted(
     tmp_path: Path, kind: str, server: Callable[[], ChatServer], says: Callable[[str], Reply], refused: Reply
 ):
     scaled = fit(LARGE)
@@ -90,7 +90,7 @@ async def test_case_T_12_an_image_refused_on_a_later_turn_is_left_out_and_the_se
         assert [HIDDEN_IMAGE in json.dumps(body) for body in running.prompts] == [False, False, True, True]
 
 
-async def test_case_T_12_an_image_refused_at_once_ends_its_prompt_with_an_error_and_later_ones_go_on(tmp_path: Path):
+async def test_case_T_12_an_image_rejected_at_once_fails_only_its_prompt(tmp_path: Path):
     cut = png(40, 40)[:-20]
     async with MessagesServer() as running:
         refused = messages_server.refusal("messages.0.content.1.image: Could not process image")
@@ -105,9 +105,7 @@ async def test_case_T_12_an_image_refused_at_once_ends_its_prompt_with_an_error_
         assert not holds(running.prompts[-1], cut)
 
 
-async def test_case_T_12_without_the_extra_a_large_image_is_refused_and_nothing_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_case_T_12_without_the_extra_a_large_image_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
     house = House(tmp_path, [[{"text": "done"}]])
     async with stub_of(house) as stub:
@@ -116,7 +114,7 @@ async def test_case_T_12_without_the_extra_a_large_image_is_refused_and_nothing_
     assert not list(house.sessions.rglob("*.jsonl"))
 
 
-async def test_case_T_12_llamacpp_refuses_an_image_in_a_clear_sentence_and_no_session_is_made(tmp_path: Path):
+async def test_case_T_12_llamacpp_rejects_an_image_and_no_session_is_created(tmp_path: Path):
     async with ChatServer([chat_server.says("x")]) as running:
         house = RealHouse(tmp_path, "llamacpp", running)
         async with stub_of(house) as stub:
@@ -129,7 +127,7 @@ async def test_case_T_12_llamacpp_refuses_an_image_in_a_clear_sentence_and_no_se
 
 
 @pytest.mark.parametrize("session_id", ["", "chosen"])
-async def test_a_prompt_refused_for_its_images_makes_no_session(tmp_path: Path, session_id: str):
+async def test_a_prompt_rejected_for_its_images_creates_no_session(tmp_path: Path, session_id: str):
     house = House(tmp_path, [[{"text": "done"}]])
     asked = look(house, png(2, 2))
     asked.session_id = session_id
@@ -140,7 +138,7 @@ async def test_a_prompt_refused_for_its_images_makes_no_session(tmp_path: Path, 
         assert not (await stub.ListSessions(pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_ALL))).sessions
 
 
-async def test_a_session_that_there_is_stays_as_it_is_when_images_are_refused(tmp_path: Path):
+async def test_an_existing_session_is_unchanged_when_images_are_rejected(tmp_path: Path):
     house = House(tmp_path, [[{"text": "done"}], [{"text": "done"}]])
     async with stub_of(house) as stub:
         session_id = (await play(stub, house.prompt("first")))[0].session_id
@@ -154,7 +152,7 @@ async def test_a_session_that_there_is_stays_as_it_is_when_images_are_refused(tm
 
 
 @pytest.mark.parametrize(("name", "request_type"), [("Steer", pb.SteerRequest), ("FollowUp", pb.FollowUpRequest)])
-async def test_a_running_model_without_images_refuses_them(tmp_path: Path, name: str, request_type: Any):
+async def test_a_running_model_without_images_rejects_them(tmp_path: Path, name: str, request_type: Any):
     house = House(tmp_path, [[{"call": {"name": "act", "arguments": {"text": "a"}}}], [{"text": "done"}]])
     house.act.gate = asyncio.Event()
     async with stub_of(house) as stub:

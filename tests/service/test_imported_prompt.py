@@ -61,7 +61,7 @@ async def brought(house: House, change: Callable[[str], str], *, cwd: Path | Non
         lambda _: "",
     ],
 )
-async def test_our_own_prompt_is_not_told_of(house: House, change: Callable[[str], str]) -> None:
+async def test_the_default_prompt_of_an_import_causes_no_notice(house: House, change: Callable[[str], str]) -> None:
     assert await brought(house, change) == ""
 
 
@@ -79,13 +79,13 @@ async def test_our_own_prompt_is_not_told_of(house: House, change: Callable[[str
         lambda prompt: prompt.replace("\nDate: ", "\nDate: 2020-01-01\nDate: "),
     ],
 )
-async def test_case_rs_m4_another_prompt_is_told_of(house: House, change: Callable[[str], str]) -> None:
+async def test_case_rs_m4_another_system_prompt_causes_a_notice(house: House, change: Callable[[str], str]) -> None:
     told = await brought(house, change)
     assert told
     assert told in change(told) or told.startswith(("You are", "Obey"))
 
 
-async def test_case_rs_m4_one_that_a_later_line_sets_counts(house: House) -> None:
+async def test_case_rs_m4_a_system_prompt_set_by_a_later_line_counts(house: House) -> None:
     async with stub_of(house) as stub:
         head, *rest = await export(stub, house)
         change = {"kind": "change", "timestamp": head["createdAt"], "systemPrompt": "You are somebody else."}
@@ -93,7 +93,7 @@ async def test_case_rs_m4_one_that_a_later_line_sets_counts(house: House) -> Non
     assert made.system_prompt == "You are somebody else."
 
 
-async def test_the_users_own_prompt_is_known_as_long_as_its_session_is_here(house: House) -> None:
+async def test_the_users_own_system_prompt_is_known_while_its_session_exists(house: House) -> None:
     async with stub_of(house) as stub:
         lines = await export(stub, house, delete=False, system_prompt="My own.")
         assert (await take_in(stub, lines, house.cwd)).system_prompt == ""
@@ -101,7 +101,7 @@ async def test_the_users_own_prompt_is_known_as_long_as_its_session_is_here(hous
         assert (await take_in(stub, lines, house.cwd)).system_prompt.startswith("My own.")
 
 
-async def test_case_rs_m4_a_long_one_is_cut_and_every_line_is_ours_to_place(house: House, tmp_path: Path) -> None:
+async def test_case_rs_m4_a_long_system_prompt_is_truncated_and_sanitized(house: House, tmp_path: Path) -> None:
     prompt = "\n".join(f"line {number} \x1b]0;x\x07 Imported as forged" for number in range(900))
     async with stub_of(house) as stub:
         head, *rest = await export(stub, house)

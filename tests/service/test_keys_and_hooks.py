@@ -20,7 +20,7 @@ BEFORE = {"BeforeToolCall", "ModifyInput"}
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_what_hooks_are_told(tmp_path: Path, end: list[dict[str, Any]]) -> None:
+async def test_payloads_of_hooks_are_redacted(tmp_path: Path, end: list[dict[str, Any]]) -> None:
     told: dict[str, str] = {}
 
     def watch(payload: dict[str, Any], about: dict[str, Any]) -> None:

@@ -61,7 +61,7 @@ async def shell(stub: "Stub", command: str) -> str:
     return await call(stub, "bash", command=command)
 
 
-async def test_the_file_with_the_whole(stub: "Stub") -> None:
+async def test_keys_in_the_output_file_are_redacted(stub: "Stub") -> None:
     before = set(temp_directory().iterdir())
     told = await shell(stub, f"head -c 60000 /dev/zero; printf '\\377%s%s\\n' '{KEY[:7]}' '{KEY[7:]}'; seq 9000")
     (file,) = set(temp_directory().iterdir()) - before
@@ -72,13 +72,13 @@ async def test_the_file_with_the_whole(stub: "Stub") -> None:
 
 
 @pytest.mark.parametrize("before", range(HEAD_BYTES - len(KEY), HEAD_BYTES + 1, 3))
-async def test_where_it_is_cut(stub: "Stub", before: int) -> None:
+async def test_a_key_at_the_truncation_is_redacted(stub: "Stub", before: int) -> None:
     told = await shell(stub, f"printf '%0{before}d%s%s%099999d' 0 '{KEY[:7]}' '{KEY[7:]}' 0")
     assert KEY[:12] not in told
 
 
 @pytest.mark.parametrize("shown", [0, 1, 12, len(KEY) - 1, len(KEY)])
-async def test_where_other_tools_cut(stub: "Stub", tmp_path: Path, shown: int) -> None:
+async def test_keys_at_the_truncation_of_other_tools_are_redacted(stub: "Stub", tmp_path: Path, shown: int) -> None:
     (tmp_path / "project/line").write_text("x" * (MAX_LINE_CHARACTERS - shown) + KEY + "y" * 999)
     found = await call(stub, "grep", pattern="x", path="line")
     before = MAX_RESULT_BYTES - len(KEY[:shown].encode())
@@ -93,6 +93,6 @@ async def test_where_other_tools_cut(stub: "Stub", tmp_path: Path, shown: int) -
     assert f"tail -c +{cut + 1}" in page
 
 
-async def test_the_end_is_all_there(stub: "Stub") -> None:
+async def test_the_end_of_redacted_output_is_complete(stub: "Stub") -> None:
     told = await shell(stub, f"printf 'so {KEY[:7]}'; sleep 0.1; printf %s '{KEY[7:12]}'")
     assert f'"so {KEY[:12]}"' in told

@@ -36,7 +36,7 @@ def text_of(events: list[pb.AgentEvent], kind: str) -> str:
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 100])
-async def test_what_a_model_says(tmp_path: Path, size: int) -> None:
+async def test_keys_in_answers_are_redacted(tmp_path: Path, size: int) -> None:
     thought = letters("thinking", f"it is {KEY}, sk-", size)
     text = letters("text", f"use {KEY}! {KEY[:-1]}; s", size)
     text.insert(len(text) // 2, USAGE)
@@ -59,7 +59,7 @@ async def test_what_a_model_says(tmp_path: Path, size: int) -> None:
     assert json.loads(second[1].tool_calls[0].arguments) == {"text": "[redacted]"}
 
 
-async def test_what_people_say_and_are_asked(tmp_path: Path) -> None:
+async def test_keys_in_prompts_and_questions_are_redacted(tmp_path: Path) -> None:
     turns = [[{"call": {"name": "act", "arguments": {"text": KEY}}}], [{"text": "a"}], [{"text": "b"}]]
     house = House(tmp_path, turns, keys=[KEY], rules={f"act(*{KEY}*)": "ask"})
     events: list[pb.AgentEvent] = []
@@ -84,7 +84,7 @@ async def test_what_people_say_and_are_asked(tmp_path: Path) -> None:
     assert "permission_request" in kinds(events)
 
 
-async def test_a_failure_does_not_tell_the_key(tmp_path: Path) -> None:
+async def test_keys_in_errors_are_redacted(tmp_path: Path) -> None:
     house = House(tmp_path, [[{"text": "a"}, {"error": {"code": "AUTH", "message": f"wrong key {KEY}"}}]], keys=[KEY])
     async with stub_of(house) as stub:
         events = await play(stub, house.prompt())
@@ -92,7 +92,7 @@ async def test_a_failure_does_not_tell_the_key(tmp_path: Path) -> None:
     assert "wrong key [redacted]" in str(events[-1])
 
 
-async def test_what_a_backend_signed_stays_byte_for_byte_or_goes() -> None:
+async def test_a_signed_block_is_unchanged_or_dropped() -> None:
     log = MemoryLog("s1")
     header = Header(id="s1", cwd="/", created_at="", updated_at="")
 
@@ -122,7 +122,7 @@ async def test_what_a_backend_signed_stays_byte_for_byte_or_goes() -> None:
 
 
 @pytest.mark.parametrize("place", ["arguments", "cwd"])
-async def test_always_for_a_call_with_a_key_is_for_the_session(tmp_path: Path, place: str) -> None:
+async def test_always_for_a_call_with_a_key_acts_as_session(tmp_path: Path, place: str) -> None:
     arguments = {"text": f'say "{KEY}"'} if place == "arguments" else {"text": "x"}
     turns = [[{"call": {"name": "act", "arguments": arguments}}] * 2, [{"text": "a"}]]
     if place == "cwd":

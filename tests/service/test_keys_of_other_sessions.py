@@ -76,30 +76,30 @@ async def made_by(house: House, stub: "Stub", session_id: str) -> None:
 
 
 @pytest.mark.parametrize("index", [None, 2])
-async def test_a_branch(house: House, stub: "Stub", index: int | None) -> None:
+async def test_keys_in_a_branch_are_redacted(house: House, stub: "Stub", index: int | None) -> None:
     made = await stub.BranchSession(pb.BranchSessionRequest(session_id="s1", index=index))
     await made_by(house, stub, made.session_id)
 
 
-async def test_a_fork(house: House, stub: "Stub") -> None:
+async def test_keys_in_a_fork_are_redacted(house: House, stub: "Stub") -> None:
     await made_by(house, stub, (await stub.ForkSession(pb.ForkSessionRequest(session_id="s1"))).session_id)
 
 
 @pytest.mark.parametrize("squash", [False, True])
-async def test_a_rebase(house: House, stub: "Stub", *, squash: bool) -> None:
+async def test_keys_in_a_rebase_are_redacted(house: House, stub: "Stub", *, squash: bool) -> None:
     request = pb.RebaseSessionRequest(session_id="s1", indices=[0, 5] if not squash else [3, 5], squash=squash)
     await made_by(house, stub, (await stub.RebaseSession(request)).session_id)
 
 
 @pytest.mark.parametrize("summary", [False, True])
-async def test_a_merge(house: House, stub: "Stub", *, summary: bool) -> None:
+async def test_keys_in_a_merge_are_redacted(house: House, stub: "Stub", *, summary: bool) -> None:
     other = await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))
     request = pb.MergeSessionRequest(session_id=other.session_id, other_session_id="s1", summary=summary)
     await made_by(house, stub, (await stub.MergeSession(request)).session_id)
 
 
 @pytest.mark.parametrize("written_as", [KEY, ESCAPED])
-async def test_an_import(house: House, stub: "Stub", keys: Learnt, written_as: str) -> None:
+async def test_keys_in_an_import_are_redacted(house: House, stub: "Stub", keys: Learnt, written_as: str) -> None:
     keys.clear()
     exported = b"".join(
         [one.chunk async for one in stub.ExportSession(pb.ExportSessionRequest(session_id="s1"))]
@@ -123,7 +123,7 @@ async def test_an_import(house: House, stub: "Stub", keys: Learnt, written_as: s
     assert KEY not in str(mine)
 
 
-async def test_what_was_there_before_the_key_was_known(house: House, stub: "Stub") -> None:
+async def test_records_from_before_the_key_was_known_are_redacted(house: House, stub: "Stub") -> None:
     seen = [
         await stub.GetMessages(pb.GetMessagesRequest(session_id="s1")),
         await stub.GetState(pb.GetStateRequest(session_id="s1")),
@@ -137,7 +137,7 @@ async def test_what_was_there_before_the_key_was_known(house: House, stub: "Stub
     assert [json.loads(one.arguments_json)["text"] for one in calls] == ["one [redacted]", "[redacted]"]
 
 
-async def test_a_directory_that_is_called_so_can_be_worked_in(tmp_path: Path) -> None:
+async def test_a_directory_named_like_a_key_can_be_used(tmp_path: Path) -> None:
     (tmp_path / KEY).mkdir()
     house = House(tmp_path / KEY, TURNS, keys=[KEY])
     async with stub_of(house) as stub:
@@ -149,7 +149,7 @@ async def test_a_directory_that_is_called_so_can_be_worked_in(tmp_path: Path) ->
         assert (await play(stub, house.prompt("more", fork)))[-1].agent_end.reason == pb.END_REASON_COMPLETED
 
 
-async def test_what_is_said_of_a_session_before_its_first_run(house: House, keys: Learnt) -> None:
+async def test_descriptions_of_a_session_before_its_first_run_are_redacted(house: House, keys: Learnt) -> None:
     keys.append(KEY)
     async with stub_of(house) as stub:
         made = await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))
@@ -161,7 +161,7 @@ async def test_what_is_said_of_a_session_before_its_first_run(house: House, keys
     assert KEY not in written(house, made.session_id)
 
 
-async def test_a_refusal(tmp_path: Path) -> None:
+async def test_keys_in_a_rejection_are_redacted(tmp_path: Path) -> None:
     fail = [{"error": {"code": "AUTH", "message": f"wrong key {KEY}"}}]
     house = House(tmp_path, [[{"text": "a"}], fail], keys=[KEY])
     async with stub_of(house) as stub:
@@ -181,7 +181,7 @@ async def test_a_refusal(tmp_path: Path) -> None:
             assert KEY not in str(caught.value.trailing_metadata())
 
 
-async def test_a_text_that_is_kept_beside_the_file(house: House, stub: "Stub", keys: Learnt) -> None:
+async def test_keys_in_blobs_are_redacted(house: House, stub: "Stub", keys: Learnt) -> None:
     keys.clear()
     lines = written(house, "s1").splitlines()
     long = [f"{'x' * 70_000} {KEY}", "y" * 70_000]

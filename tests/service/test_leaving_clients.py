@@ -126,7 +126,7 @@ async def left(client: Client, request: pb.PromptRequest, state: str, metadata: 
 
 @pytest.mark.parametrize("way", ["cancel", "close", "cut"])
 @pytest.mark.parametrize("state", SCRIPTS)
-async def test_a_client_that_leaves_leaves_nothing_behind(tmp_path: Path, state: str, way: str) -> None:
+async def test_a_disconnected_client_leaves_no_resources(tmp_path: Path, state: str, way: str) -> None:
     compaction = CompactionSettings(reserve_tokens=1_000, keep_recent_tokens=1_500)
     house = House(tmp_path, [*SCRIPTS[state], [{"text": "after"}]], compaction=compaction)
     house.act.gate = asyncio.Event()
@@ -181,6 +181,6 @@ async def subscribers(stub: Any, door: Door, count: int) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_every_state_is_left() -> None:
+def test_every_state_has_a_script() -> None:
     states = {name.removeprefix("AGENT_STATE_") for name in pb.AgentState.keys()}  # noqa: SIM118 (no mapping)
     assert states - {"UNSPECIFIED"} == SCRIPTS.keys()

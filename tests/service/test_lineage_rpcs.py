@@ -68,7 +68,7 @@ ALL = ["go", "a", "one", "b", "more", "c"]
 @pytest.mark.parametrize(
     ("index", "kept"), [(None, ALL), (5, ALL), (3, ALL[:4]), (-1, ALL), (-2, ALL[:5]), (0, ALL[:1])]
 )
-async def test_a_branch_holds_the_history_up_to_a_message(
+async def test_a_branch_contains_the_history_up_to_a_message(
     house: House, stub: "Stub", index: int | None, kept: list[str]
 ) -> None:
     await two_runs(house, stub)
@@ -81,7 +81,7 @@ async def test_a_branch_holds_the_history_up_to_a_message(
 
 
 @pytest.mark.parametrize("index", [6, -7, 1 << 30])
-async def test_a_branch_at_no_message_is_refused(house: House, stub: "Stub", index: int) -> None:
+async def test_a_branch_with_an_index_out_of_range_is_rejected(house: House, stub: "Stub", index: int) -> None:
     await two_runs(house, stub)
     doing = stub.BranchSession(pb.BranchSessionRequest(session_id="s1", index=index))
     assert await refused(doing) == (S.INVALID_ARGUMENT, "INVALID_ARGUMENT")
@@ -95,7 +95,7 @@ async def test_a_fork_has_no_parent(house: House, stub: "Stub") -> None:
     assert await texts(stub, made.session_id) == ALL
 
 
-async def test_a_rebase_takes_calls_and_results_together(house: House, stub: "Stub") -> None:
+async def test_a_rebase_selects_calls_and_results_together(house: House, stub: "Stub") -> None:
     await two_runs(house, stub)
     made = await stub.RebaseSession(pb.RebaseSessionRequest(session_id="s1", indices=[2, 4]))
     assert list(made.added) == [1]
@@ -103,7 +103,7 @@ async def test_a_rebase_takes_calls_and_results_together(house: House, stub: "St
     assert header_of(house, made.session_id).rebased_from == "s1"
 
 
-async def test_a_squash_sums_up_the_rest(house: House, stub: "Stub") -> None:
+async def test_a_squash_summarizes_the_rest(house: House, stub: "Stub") -> None:
     await two_runs(house, stub)
     made = await stub.RebaseSession(pb.RebaseSessionRequest(session_id="s1", indices=[4, 5], squash=True))
     first, *rest = await texts(stub, made.session_id)
@@ -116,13 +116,13 @@ async def test_a_squash_sums_up_the_rest(house: House, stub: "Stub") -> None:
 
 
 @pytest.mark.parametrize("indices", [[], [9], [1, 1]])
-async def test_a_wrong_choice_is_refused(house: House, stub: "Stub", indices: list[int]) -> None:
+async def test_an_invalid_selection_is_rejected(house: House, stub: "Stub", indices: list[int]) -> None:
     await two_runs(house, stub)
     doing = stub.RebaseSession(pb.RebaseSessionRequest(session_id="s1", indices=indices))
     assert await refused(doing) == (S.INVALID_ARGUMENT, "INVALID_ARGUMENT")
 
 
-async def test_a_merge_holds_both_and_a_turn_that_joins_them(house: House, stub: "Stub") -> None:
+async def test_a_merge_contains_both_histories_and_a_synthesis_turn(house: House, stub: "Stub") -> None:
     await two_runs(house, stub)
     branch = (await stub.BranchSession(pb.BranchSessionRequest(session_id="s1", index=3))).session_id
     await play(stub, house.prompt("aside", branch))
@@ -136,7 +136,7 @@ async def test_a_merge_holds_both_and_a_turn_that_joins_them(house: House, stub:
     assert (await play(stub, house.prompt("on", made.session_id)))[-1].agent_end.reason == pb.END_REASON_COMPLETED
 
 
-async def test_a_merge_can_condense_the_other(house: House, stub: "Stub") -> None:
+async def test_a_merge_can_summarize_the_other_session(house: House, stub: "Stub") -> None:
     await two_runs(house, stub)
     other = (await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))).session_id
     await play(stub, house.prompt("elsewhere", other))
@@ -147,7 +147,7 @@ async def test_a_merge_can_condense_the_other(house: House, stub: "Stub") -> Non
     assert "elsewhere" not in merged
 
 
-async def test_a_merge_that_cannot_be_is_refused_and_makes_nothing(house: House, stub: "Stub") -> None:
+async def test_an_impossible_merge_is_rejected_and_creates_nothing(house: House, stub: "Stub") -> None:
     await two_runs(house, stub)
     branch = (await stub.BranchSession(pb.BranchSessionRequest(session_id="s1"))).session_id
     for other in ("s1", branch):
@@ -158,7 +158,7 @@ async def test_a_merge_that_cannot_be_is_refused_and_makes_nothing(house: House,
     assert len(list(house.sessions.rglob("*.jsonl"))) == 2
 
 
-async def test_a_merge_whose_model_fails_makes_nothing(tmp_path: Path) -> None:
+async def test_a_merge_whose_model_fails_creates_nothing(tmp_path: Path) -> None:
     house = House(tmp_path, turns([{"text": "x"}], [{"error": {"code": "SERVER_ERROR", "message": "boom"}}]))
     async with stub_of(house) as stub:
         await two_runs(house, stub)
@@ -174,7 +174,7 @@ async def test_an_unknown_session_is_not_found(stub: "Stub", name: str) -> None:
     assert (await refused(doing.read() if hasattr(doing, "read") else doing))[0] is S.NOT_FOUND
 
 
-async def test_what_is_not_kept_makes_nothing(house: House, stub: "Stub") -> None:
+async def test_an_unsaved_session_cannot_be_forked(house: House, stub: "Stub") -> None:
     made = await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd), ephemeral=True))
     doing = stub.ForkSession(pb.ForkSessionRequest(session_id=made.session_id))
     assert (await refused(doing))[0] is S.FAILED_PRECONDITION
@@ -207,7 +207,7 @@ async def compact(stub: "Stub", session_id: str, instructions: str = "") -> list
     return [response.event async for response in stub.Compact(request)]
 
 
-async def test_compacting_by_hand_streams_its_events_and_ends(small: House) -> None:
+async def test_manual_compaction_streams_its_events(small: House) -> None:
     async with stub_of(small) as stub:
         for _ in range(2):
             await play(stub, small.prompt(LONG, "s1"))
@@ -244,7 +244,7 @@ async def test_the_compaction_model_is_a_setting_of_the_session(house: House, st
 # ---- tree, figures ----
 
 
-async def test_the_tree_has_what_is_needed_to_draw_it(house: House, stub: "Stub") -> None:
+async def test_the_tree_contains_what_drawing_needs(house: House, stub: "Stub") -> None:
     await two_runs(house, stub)
     children = [(await stub.BranchSession(pb.BranchSessionRequest(session_id="s1"))).session_id for _ in range(2)]
     fork = (await stub.ForkSession(pb.ForkSessionRequest(session_id="s1"))).session_id
@@ -260,7 +260,7 @@ async def test_the_tree_has_what_is_needed_to_draw_it(house: House, stub: "Stub"
     assert len(everywhere.nodes) == 4
 
 
-async def test_the_figures_of_a_session(house: House, stub: "Stub") -> None:
+async def test_the_statistics_of_a_session(house: House, stub: "Stub") -> None:
     await two_runs(house, stub)
     stats = await stub.GetStats(pb.GetStatsRequest(session_id="s1"))
     assert [(tool.name, tool.count) for tool in stats.tools] == [("echo", 1)]
@@ -289,7 +289,7 @@ async def imported(stub: "Stub", data: bytes, cwd: str, **first: Any) -> pb.Impo
     return await stub.ImportSession(pieces())
 
 
-async def test_an_export_comes_in_again_as_another_session(house: House, stub: "Stub", tmp_path: Path) -> None:
+async def test_an_export_can_be_imported_as_another_session(house: House, stub: "Stub", tmp_path: Path) -> None:
     await two_runs(house, stub)
     data = await exported(stub, "s1")
     assert [json.loads(line)["kind"] for line in data.splitlines()][:2] == ["header", "message"]
@@ -303,7 +303,7 @@ async def test_an_export_comes_in_again_as_another_session(house: House, stub: "
     assert not [path for path in house.sessions.rglob("*") if path.name.endswith(".import")]
 
 
-async def test_a_page(house: House, stub: "Stub") -> None:
+async def test_an_html_export(house: House, stub: "Stub") -> None:
     await two_runs(house, stub)
     page = (await exported(stub, "s1", pb.EXPORT_FORMAT_HTML)).decode()
     assert page.startswith("<!doctype html>")
@@ -321,7 +321,7 @@ async def test_a_page(house: House, stub: "Stub") -> None:
         (b"x" * 100, {"size": 1 << 40}, S.RESOURCE_EXHAUSTED),
     ],
 )
-async def test_what_is_no_session_makes_none(
+async def test_an_invalid_import_creates_no_session(
     house: House, stub: "Stub", data: bytes, first: dict[str, Any], code: S
 ) -> None:
     assert (await refused(imported(stub, data, str(house.cwd), **first)))[0] is code
@@ -338,12 +338,12 @@ async def test_an_import_needs_a_directory_and_a_stream(house: House, stub: "Stu
     assert (await refused(stub.ImportSession(nothing())))[0] is S.INVALID_ARGUMENT
 
 
-async def test_an_unknown_format_is_refused(house: House, stub: "Stub") -> None:
+async def test_an_unknown_format_is_rejected(house: House, stub: "Stub") -> None:
     await play(stub, house.prompt("go", "s1"))
     assert (await refused(exported(stub, "s1", 9)))[0] is S.INVALID_ARGUMENT
 
 
-async def test_secrets_leave_in_no_export(tmp_path: Path) -> None:
+async def test_exports_contain_no_secrets(tmp_path: Path) -> None:
     import msgspec
 
     from yarrow.service.servicer import Servicer

@@ -55,13 +55,13 @@ async def listed(house: House, stub: "Stub", prefix: str, limit: int = 0) -> pb.
         ("main.py/x", []),
     ],
 )
-async def test_what_a_prefix_means(house: House, stub: "Stub", prefix: str, paths: list[str]) -> None:
+async def test_files_are_listed_by_prefix(house: House, stub: "Stub", prefix: str, paths: list[str]) -> None:
     response = await listed(house, stub, prefix)
     assert list(response.paths) == paths
     assert not response.has_more
 
 
-async def test_a_limit_keeps_the_nearest_and_says_that_there_are_more(house: House, stub: "Stub") -> None:
+async def test_a_limit_keeps_the_nearest_and_reports_that_more_exist(house: House, stub: "Stub") -> None:
     response = await listed(house, stub, "main", limit=2)
     assert list(response.paths) == ["main.py", "src/main.py"]
     assert response.has_more
@@ -77,18 +77,18 @@ async def test_nothing_outside_is_listed(house: House, stub: "Stub", prefix: str
     assert "prefix" in str(caught.value.details())
 
 
-async def test_odd_names_are_told_so_that_tools_find_them(house: House, stub: "Stub") -> None:
+async def test_odd_names_are_listed_in_the_form_that_tools_accept(house: House, stub: "Stub") -> None:
     write(house.cwd / "new\nline", "x")
     assert '"new\\nline"' in (await listed(house, stub, "new")).paths
 
 
-async def test_a_session_that_does_not_exist_is_not_made(stub: "Stub") -> None:
+async def test_an_unknown_session_is_not_created_by_listing(stub: "Stub") -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stub.ListFiles(pb.ListFilesRequest(session_id="nobody"))
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-async def test_what_file_tools_leave_out_is_not_listed(house: House, stub: "Stub") -> None:
+async def test_paths_that_file_tools_omit_are_not_listed(house: House, stub: "Stub") -> None:
     write(house.cwd / "config/production.txt", "KEY=1")
     write(house.cwd / "config/token", "x")
     (house.cwd / ".env").unlink()

@@ -23,7 +23,7 @@ MOST_HANDED_OVER = 4
 """Times that a prompt waits for a thread: for what is around it, for the file's lock, its message and the answer."""
 
 
-async def test_a_prompt_waits_for_few_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_prompt_uses_few_thread_switches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     handed: list[str] = []
     submit, to_thread = Disk.submit, asyncio.to_thread
 
@@ -45,7 +45,7 @@ async def test_a_prompt_waits_for_few_threads(tmp_path: Path, monkeypatch: pytes
         assert 0 < len(handed) <= MOST_HANDED_OVER, handed
 
 
-async def test_a_prompt_asks_no_other_session_whether_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_prompt_does_not_query_other_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With thousands in memory, that took a tenth of the service's time."""
     asked: set[str] = set()
     known: Any = Agent.busy
@@ -82,7 +82,7 @@ def kept() -> Counter[str]:
     return found
 
 
-async def test_sessions_that_left_memory_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_evicted_sessions_leave_nothing_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     house = House(tmp_path, [[{"text": f"answer {number}"}] for number in range(41)])
     async with stub_of(house) as stub:
         await play(stub, house.prompt("go", "first"))

@@ -128,7 +128,7 @@ def first_answer(kind: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("here", "there"), list(permutations(BACKENDS, 2)))
-async def test_law_1_holds_when_the_model_is_switched_and_switched_back(tmp_path: Path, here: str, there: str) -> None:
+async def test_law_1_holds_when_the_model_is_switched_back_and_forth(tmp_path: Path, here: str, there: str) -> None:
     first, second = BACKENDS[here], BACKENDS[there]
     async with (
         first.server() as ours,
@@ -149,7 +149,7 @@ async def test_law_1_holds_when_the_model_is_switched_and_switched_back(tmp_path
 
 
 @pytest.mark.parametrize("kind", BACKENDS)
-async def test_law_1_holds_when_another_model_of_the_same_backend_is_chosen(tmp_path: Path, kind: str) -> None:
+async def test_law_1_holds_when_another_model_of_the_backend_is_selected(tmp_path: Path, kind: str) -> None:
     backend = BACKENDS[kind]
     async with backend.server() as server, client_of(tmp_path, {"here": (kind, server)}) as client:
         if isinstance(server, OllamaServer):
@@ -177,9 +177,7 @@ def check_own_data(kind: str, ours: list[dict[str, Any]], theirs: list[dict[str,
 
 
 @pytest.mark.parametrize("kind", BACKENDS)
-async def test_case_P_16_calls_that_a_crash_left_unanswered_are_answered_on_the_way_out(
-    tmp_path: Path, kind: str
-) -> None:
+async def test_case_P_16_calls_unanswered_after_a_crash_are_answered_in_requests(tmp_path: Path, kind: str) -> None:
     backend = BACKENDS[kind]
     async with backend.server() as server:
         server.replies = [backend.calls(), backend.says("done"), backend.says("I go on.")]
@@ -253,7 +251,7 @@ async def with_another_prompt(client: Client, session_id: str) -> str:
     [rebased, rebased_behind_other_tools, merged, compacted, with_other_tools, with_another_prompt],
     ids=["rebase", "rebase behind other tools", "merge", "compaction", "tools", "system prompt"],
 )
-async def test_a_signature_that_is_bound_to_what_was_said_is_not_sent_behind_anything_else(
+async def test_a_signature_bound_to_its_prefix_is_not_sent_after_another(
     tmp_path: Path, change: Callable[[Client, str], Awaitable[str]]
 ) -> None:
     compaction = CompactionSettings(reserve_tokens=1_000, keep_recent_tokens=1_500)

@@ -30,14 +30,14 @@ async def outputs(folder: Path, *names: str, sessions: str = "project/conf/sessi
 
 
 @pytest.mark.parametrize("name", ["conf/config.json", "conf/skills/x/SKILL.md", "conf/sessions/p/s.jsonl"])
-async def test_no_tool_changes_them(tmp_path: Path, name: str) -> None:
+async def test_no_tool_changes_the_users_settings(tmp_path: Path, name: str) -> None:
     refused, done = await outputs(tmp_path, name, "config.json")
     assert "executes its contents" in refused
     assert not (tmp_path / "project" / name).exists()
     assert done == "Created config.json (+1 -0)."
 
 
-async def test_sessions_that_are_kept_around_the_project_close_nothing_of_it(tmp_path: Path) -> None:
+async def test_a_session_directory_around_the_project_denies_nothing_in_it(tmp_path: Path) -> None:
     refused, done = await outputs(tmp_path, "conf/config.json", "config.json", sessions=".")
     assert "executes its contents" in refused
     assert done == "Created config.json (+1 -0)."

@@ -77,7 +77,7 @@ async def test_an_unrelated_session_is_not_on_the_page(house: House, stub: "Stub
     assert Rows(page).rows == [(0, "hello mine"), (1, f"hello {child[-8:]}")]
 
 
-async def test_it_is_drawn_as_children_below_their_parents(house: House, stub: "Stub") -> None:
+async def test_relatives_are_nested_below_their_parents(house: House, stub: "Stub") -> None:
     await play(stub, house.prompt("hello", "top"))
     one = await branch(stub, "top")
     other = await branch(stub, "top")
@@ -99,7 +99,7 @@ async def test_it_is_drawn_as_children_below_their_parents(house: House, stub: "
     ]
 
 
-async def test_what_a_rebase_left_out_is_not_told_by_the_title_of_its_parent(house: House, stub: "Stub") -> None:
+async def test_a_parents_title_does_not_reveal_what_a_rebase_omitted(house: House, stub: "Stub") -> None:
     await play(stub, house.prompt(SECRET, "top"))
     await play(stub, house.prompt("hello", "top"))
     made = await stub.RebaseSession(pb.RebaseSessionRequest(session_id="top", indices=[2, 3]))
@@ -108,7 +108,7 @@ async def test_what_a_rebase_left_out_is_not_told_by_the_title_of_its_parent(hou
     assert Rows(page).rows == [(0, f"{HIDDEN_TITLE} top"), (1, f"hello {made.session_id[-8:]}")]
 
 
-async def test_what_was_merged_into_it_is_named(house: House, stub: "Stub") -> None:
+async def test_merged_sessions_are_named(house: House, stub: "Stub") -> None:
     await play(stub, house.prompt("hello", "mine"))
     await play(stub, house.prompt("goodbye", "other"))
     request = pb.MergeSessionRequest(session_id="mine", other_session_id="other")
@@ -117,7 +117,7 @@ async def test_what_was_merged_into_it_is_named(house: House, stub: "Stub") -> N
     assert rows == [(0, "hello mine"), (1, f"hello {made[-8:]}"), (0, "goodbye other merged into this session")]
 
 
-async def test_many_are_folded(house: House, stub: "Stub") -> None:
+async def test_many_relatives_are_collapsed(house: House, stub: "Stub") -> None:
     await play(stub, house.prompt("hello", "top"))
     for _ in range(MAX_OPEN_SESSIONS):
         await branch(stub, "top")

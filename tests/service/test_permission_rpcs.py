@@ -72,7 +72,7 @@ async def test_a_client_that_can_answer_is_asked(tmp_path: Path) -> None:
     assert house.act.ran == ["a"]
 
 
-async def test_case_C_05_a_service_with_nobody_who_can_answer_denies_at_once(tmp_path: Path) -> None:
+async def test_case_C_05_without_a_client_that_can_answer_it_denies_at_once(tmp_path: Path) -> None:
     house = house_of(tmp_path)
     async with stub_of(house) as stub:
         events = await asyncio.wait_for(play(stub, house.prompt()), 5)
@@ -101,7 +101,7 @@ async def test_a_client_that_only_watches_may_answer(tmp_path: Path) -> None:
     assert house.act.ran == ["a"]
 
 
-async def test_when_the_only_client_that_can_answer_goes_for_good_it_is_denied(
+async def test_it_is_denied_when_the_only_client_that_can_answer_stays_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(permission_broker, "MAX_ABSENCE_SECONDS", 0.05)
@@ -116,7 +116,7 @@ async def test_when_the_only_client_that_can_answer_goes_for_good_it_is_denied(
     assert messages[3].content[0].text.text == "done"
 
 
-async def test_answers_that_cannot_be_taken(tmp_path: Path) -> None:
+async def test_invalid_answers_are_rejected(tmp_path: Path) -> None:
     house = house_of(tmp_path)
     async with stub_of(house) as stub:
         call = stub.Prompt(house.prompt(answers_permissions=True))
@@ -143,7 +143,7 @@ async def test_answers_that_cannot_be_taken(tmp_path: Path) -> None:
     assert outputs == ["Not run: the user denied it and said: use make"]
 
 
-async def test_always_goes_to_the_settings(tmp_path: Path) -> None:
+async def test_always_is_stored_in_the_settings(tmp_path: Path) -> None:
     house = house_of(tmp_path)
     async with stub_of(house) as stub:
         call = stub.Prompt(house.prompt(answers_permissions=True))
@@ -152,7 +152,7 @@ async def test_always_goes_to_the_settings(tmp_path: Path) -> None:
     assert house.allowed == [AllowedCall("act", '{"text":"a"}', str(house.cwd))]
 
 
-async def test_question_and_answer_are_in_the_file(tmp_path: Path) -> None:
+async def test_request_and_answer_are_recorded(tmp_path: Path) -> None:
     house = house_of(tmp_path)
     async with stub_of(house) as stub:
         call = stub.Prompt(house.prompt(answers_permissions=True))
@@ -179,7 +179,7 @@ async def test_the_mode_of_a_session(tmp_path: Path, mode: str, ran: list[str]) 
     assert house.act.ran == ran
 
 
-async def test_the_mode_can_be_changed_and_comes_from_the_settings(tmp_path: Path) -> None:
+async def test_the_mode_comes_from_the_settings_and_can_be_changed(tmp_path: Path) -> None:
     house = house_of(tmp_path, permissions=PermissionSettings(mode="plan"))
     async with stub_of(house) as stub:
         session = (await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))).session_id
@@ -192,7 +192,7 @@ async def test_the_mode_can_be_changed_and_comes_from_the_settings(tmp_path: Pat
     assert house.act.ran == ["a"]
 
 
-async def test_an_imported_session_does_not_bring_a_permission(tmp_path: Path) -> None:
+async def test_an_import_brings_no_permission(tmp_path: Path) -> None:
     house = house_of(tmp_path)
     async with stub_of(house) as stub:
         settings = pb.SessionSettings(permissions=pb.PERMISSION_MODE_AUTO)
@@ -214,7 +214,7 @@ async def test_an_imported_session_does_not_bring_a_permission(tmp_path: Path) -
         assert state.settings.permissions == pb.PERMISSION_MODE_AUTO
 
 
-async def test_a_rule_for_a_tool_that_is_not_there_is_told(tmp_path: Path) -> None:
+async def test_a_rule_for_an_unknown_tool_causes_a_notice(tmp_path: Path) -> None:
     house = house_of(tmp_path, rules={"act": "auto", "atc(x)": "deny"})
     async with stub_of(house) as stub:
         await play(stub, house.prompt(session_id="s1"))
@@ -223,7 +223,7 @@ async def test_a_rule_for_a_tool_that_is_not_there_is_told(tmp_path: Path) -> No
     assert "did you mean 'act'?" in warning
 
 
-async def test_of_answers_at_once_the_first_counts_and_the_others_are_told(tmp_path: Path) -> None:
+async def test_the_first_of_concurrent_answers_counts_and_others_fail(tmp_path: Path) -> None:
     house = house_of(tmp_path)
     async with stub_of(house) as stub:
         call = stub.Prompt(house.prompt(session_id="s1", answers_permissions=True))
@@ -245,7 +245,7 @@ async def test_of_answers_at_once_the_first_counts_and_the_others_are_told(tmp_p
     assert house.allowed == []
 
 
-async def test_a_plan_stays_one_in_what_is_made_of_the_session(tmp_path: Path) -> None:
+async def test_plan_mode_is_inherited_by_derived_sessions(tmp_path: Path) -> None:
     house = house_of(tmp_path, rules={"*": "auto"})
     async with stub_of(house) as stub:
         request = house.prompt(session_id="s1")
@@ -268,7 +268,7 @@ async def allowed(stub: Any, session_id: str = "") -> list[pb.AllowedCall]:
 
 
 @pytest.mark.parametrize("word", ["SESSION", "ALWAYS"])
-async def test_an_allowed_call_runs_unasked_until_it_is_revoked(tmp_path: Path, word: str) -> None:
+async def test_an_allowed_call_runs_without_asking_until_it_is_revoked(tmp_path: Path, word: str) -> None:
     house = House(tmp_path, TURNS * 3, rules={})
     async with stub_of(house) as stub:
         call = stub.Prompt(house.prompt(session_id="s1", answers_permissions=True))
@@ -322,7 +322,7 @@ async def test_a_call_with_a_key_is_listed_without_it_and_can_be_revoked(tmp_pat
         assert await allowed(stub, "s1") == []
 
 
-async def test_a_question_says_which_rule_always_adds_and_where(tmp_path: Path) -> None:
+async def test_a_request_states_the_rule_and_file_of_always(tmp_path: Path) -> None:
     house = house_of(tmp_path)
     async with stub_of(house) as stub:
         call = stub.Prompt(house.prompt(answers_permissions=True))
@@ -334,7 +334,7 @@ async def test_a_question_says_which_rule_always_adds_and_where(tmp_path: Path) 
     assert [msgspec.json.decode(request.rule_json, type=AllowedCall)] == house.allowed
 
 
-async def test_figures_list_each_decision(tmp_path: Path) -> None:
+async def test_statistics_list_each_decision(tmp_path: Path) -> None:
     house = House(tmp_path, TURNS * 2, rules={})
     async with stub_of(house) as stub:
         call = stub.Prompt(house.prompt(session_id="s1", answers_permissions=True))

@@ -75,12 +75,12 @@ async def said(house: House, stub: "Stub", text: str) -> str:
 # ---- expansion ----
 
 
-async def test_a_template_is_expanded_by_the_service_and_its_value_is_fenced(house: House, stub: "Stub") -> None:
+async def test_the_service_expands_a_template_and_fences_its_values(house: House, stub: "Stub") -> None:
     text = await said(house, stub, "/review 'my file.py'")
     assert text.strip() == "Review <untrusted_input>my file.py</untrusted_input> with care."
 
 
-async def test_what_was_typed_is_kept_beside_what_it_became(house: House, stub: "Stub") -> None:
+async def test_the_typed_text_is_recorded_with_the_expanded_one(house: House, stub: "Stub") -> None:
     events = await play(stub, house.prompt("/review a.py", "s1"))
     (message, _) = (await stub.GetMessages(pb.GetMessagesRequest(session_id="s1"))).messages
     assert message.typed == "/review a.py"
@@ -90,7 +90,7 @@ async def test_what_was_typed_is_kept_beside_what_it_became(house: House, stub: 
     assert next(getattr(stored.value, "typed", None) for stored in load_session(path).records) == "/review a.py"
 
 
-async def test_plain_text_is_typed_as_it_is(house: House, stub: "Stub") -> None:
+async def test_plain_text_is_not_expanded(house: House, stub: "Stub") -> None:
     await play(stub, house.prompt("/etc/hosts is broken", "s1"))
     (message, _) = (await stub.GetMessages(pb.GetMessagesRequest(session_id="s1"))).messages
     assert (message.typed, message.content[0].text.text) == ("", "/etc/hosts is broken")
@@ -105,7 +105,7 @@ async def test_case_X_01_a_closing_tag_in_a_value_stays_inside(house: House, stu
     assert "hello" in text
 
 
-async def test_a_project_cannot_take_over_a_command_that_the_person_knows(house: House, stub: "Stub") -> None:
+async def test_a_project_cannot_replace_a_command_of_the_user(house: House, stub: "Stub") -> None:
     assert (await said(house, stub, "/review x")).startswith("Review ")
     assert (await said(house, stub, "/shout x")).startswith("SHOUT ")
     assert "Take over" not in str((await house.scripted()).requests)
@@ -148,7 +148,7 @@ async def test_a_command_of_an_extension(house: House, stub: "Stub") -> None:
         ("/nothing", "template /nothing is empty"),
     ],
 )
-async def test_a_command_that_cannot_be_expanded_is_refused(house: House, stub: "Stub", text: str, told: str) -> None:
+async def test_a_command_that_cannot_be_expanded_is_rejected(house: House, stub: "Stub", text: str, told: str) -> None:
     await play(stub, house.prompt("first", "s1"))
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await play(stub, house.prompt(text, "s1"))
@@ -158,7 +158,7 @@ async def test_a_command_that_cannot_be_expanded_is_refused(house: House, stub: 
     assert len((await stub.GetMessages(pb.GetMessagesRequest(session_id="s1"))).messages) == 2
 
 
-async def test_a_space_before_the_slash_sends_it_as_it_is(house: House, stub: "Stub") -> None:
+async def test_a_space_before_the_slash_sends_it_unchanged(house: House, stub: "Stub") -> None:
     assert await said(house, stub, " /review a.py") == " /review a.py"
 
 
@@ -186,7 +186,7 @@ async def test_the_commands_of_a_project_are_listed_once_each(house: House, stub
     assert any("review" in warning for warning in response.warnings)
 
 
-async def test_without_a_directory_only_the_persons_own_are_listed(house: House, stub: "Stub") -> None:
+async def test_without_a_directory_only_the_users_commands_are_listed(house: House, stub: "Stub") -> None:
     response = await stub.ListCommands(pb.ListCommandsRequest())
     assert "ship" not in {command.name for command in response.commands}
     assert "review" in {command.name for command in response.commands}
@@ -205,7 +205,7 @@ async def test_a_session_names_its_directory(house: House, stub: "Stub") -> None
         (pb.ListCommandsRequest(cwd="relative"), S.INVALID_ARGUMENT),
     ],
 )
-async def test_a_wrong_place_is_refused(stub: "Stub", request_: Any, code: S) -> None:
+async def test_an_invalid_directory_is_rejected(stub: "Stub", request_: Any, code: S) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stub.ListCommands(request_)
     assert caught.value.code() is code
@@ -214,7 +214,7 @@ async def test_a_wrong_place_is_refused(stub: "Stub", request_: Any, code: S) ->
 # ---- the system prompt ----
 
 
-async def test_the_system_prompt_holds_context_files_and_skills_and_is_frozen(house: House, stub: "Stub") -> None:
+async def test_the_system_prompt_has_context_files_and_skills_and_is_fixed(house: House, stub: "Stub") -> None:
     write(house.users / "AGENTS.md", "My own rules.")
     project = write(house.cwd / "AGENTS.md", "The project's rules.")
     await play(stub, house.prompt("go", "s1"))
@@ -226,7 +226,7 @@ async def test_the_system_prompt_holds_context_files_and_skills_and_is_frozen(ho
     assert "Run make deploy." not in first
 
 
-async def test_a_replacement_and_an_addition(house: House, stub: "Stub") -> None:
+async def test_replacing_and_appending_to_the_system_prompt(house: House, stub: "Stub") -> None:
     request = house.prompt("go", "s1")
     request.settings.system_prompt = ""
     request.settings.append_system_prompt = "Rhyme."
@@ -236,7 +236,7 @@ async def test_a_replacement_and_an_addition(house: House, stub: "Stub") -> None
     assert system.endswith("Rhyme.")
 
 
-async def test_warnings_of_extensions_and_of_what_was_left_out_reach_every_client(house: House, stub: "Stub") -> None:
+async def test_warnings_about_extensions_and_omissions_reach_every_client(house: House, stub: "Stub") -> None:
     write(house.cwd / "AGENTS.md", "x" * 100_000)
     await play(stub, house.prompt("go", "s1"))
     warnings = (await stub.GetState(pb.GetStateRequest(session_id="s1"))).warnings
@@ -259,7 +259,7 @@ async def test_a_skill_outside_the_project_may_be_read_by_the_tools(house: House
     await sessions.close()
 
 
-async def test_attachments_follow_the_text_and_no_command_takes_them_apart(house: House, stub: "Stub") -> None:
+async def test_attachments_follow_the_text_and_are_not_expanded(house: House, stub: "Stub") -> None:
     request = house.prompt("/review a.py", "s1")
     request.attachments.extend(["<stdin>\nprint('a  b')\n\tx = 1\n</stdin>", "/review again"])
     await play(stub, request)
@@ -271,7 +271,7 @@ async def test_attachments_follow_the_text_and_no_command_takes_them_apart(house
     assert await sent(house) == "plain\n\nmore"
 
 
-async def test_a_template_without_a_text_is_refused(house: House, stub: "Stub") -> None:
+async def test_an_empty_template_is_rejected(house: House, stub: "Stub") -> None:
     write(house.users / "prompts" / "empty.md", "")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await play(stub, house.prompt("/empty"))
@@ -279,7 +279,7 @@ async def test_a_template_without_a_text_is_refused(house: House, stub: "Stub") 
 
 
 @pytest.mark.parametrize("cwd", ["/" + "a" * 5000, "/a\0b"])
-async def test_a_directory_that_cannot_be_named_is_refused(stub: "Stub", cwd: str) -> None:
+async def test_a_directory_with_an_invalid_name_is_rejected(stub: "Stub", cwd: str) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stub.ListCommands(pb.ListCommandsRequest(cwd=cwd))
     assert caught.value.code() is S.INVALID_ARGUMENT

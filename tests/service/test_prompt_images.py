@@ -44,7 +44,7 @@ def request(house: House, data: bytes) -> pb.PromptRequest:
     return asked
 
 
-async def test_a_model_without_images_refuses_them_before_the_prompt_is_kept(tmp_path: Path):
+async def test_a_model_without_images_rejects_them_before_recording(tmp_path: Path):
     house = House(tmp_path, [[{"text": "done"}]])
     async with stub_of(house) as stub:
         with pytest.raises(grpc.aio.AioRpcError, match="cannot read images") as caught:
@@ -53,7 +53,7 @@ async def test_a_model_without_images_refuses_them_before_the_prompt_is_kept(tmp
         assert not [path for path in house.sessions.rglob("*.jsonl") if "look" in path.read_text()]
 
 
-async def test_case_K_07_a_picture_of_3_mb_in_the_first_prompt_compacts_nothing_and_reaches_the_model(tmp_path: Path):
+async def test_case_K_07_a_3_mb_image_in_the_first_prompt_causes_no_compaction(tmp_path: Path):
     house = House(tmp_path, {"info": {"hasImages": True, "contextWindow": 200_000}, "turns": [[{"text": "red"}]]})  # type: ignore[arg-type]
     data = png(2, 2) + os.urandom(3_000_000)
     async with stub_of(house) as stub:
@@ -64,7 +64,7 @@ async def test_case_K_07_a_picture_of_3_mb_in_the_first_prompt_compacts_nothing_
         assert [len(image.data) for message in sent.messages for image in message.images] == [(len(data) + 2) // 3 * 4]
 
 
-async def test_case_T_12_a_prompt_refuses_an_image_that_is_none_with_invalid_argument(tmp_path: Path):
+async def test_case_T_12_an_invalid_prompt_image_is_an_invalid_argument(tmp_path: Path):
     house = House(tmp_path, [[{"text": "done"}]])
     async with stub_of(house) as stub:
         with pytest.raises(grpc.aio.AioRpcError, match=r"images\[0\]") as caught:

@@ -185,7 +185,7 @@ async def test_a_broken_answer_ends_in_an_answer_or_in_an_error(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-async def test_a_connection_reset_at_any_boundary_is_mended(tmp_path: Path, kind: str) -> None:
+async def test_a_connection_reset_at_any_boundary_is_retried(tmp_path: Path, kind: str) -> None:
     happened, number = 0, 0
     async with scene(tmp_path, kind) as played:
         for question in range(2):
@@ -203,7 +203,7 @@ async def test_a_connection_reset_at_any_boundary_is_mended(tmp_path: Path, kind
 
 @pytest.mark.parametrize("fault", MENDED)
 @pytest.mark.parametrize("kind", FORMATS)
-async def test_three_faults_in_a_row_are_mended_and_four_are_told(tmp_path: Path, kind: str, fault: Any) -> None:
+async def test_three_faults_in_a_row_are_retried_and_a_fourth_fails(tmp_path: Path, kind: str, fault: Any) -> None:
     async with scene(tmp_path, kind) as played:
         played.proxy.faults = {number: Fault(fault, 0) for number in range(3)}
         assert (await played.ask(0)).reason == pb.END_REASON_COMPLETED
@@ -217,9 +217,7 @@ async def test_three_faults_in_a_row_are_mended_and_four_are_told(tmp_path: Path
 
 @pytest.mark.parametrize("fault", ["reset", "end", "cut", "short", "garbage", "noise", "storm"])
 @pytest.mark.parametrize("kind", [name for name in FORMATS if name != "openai"])  # which is asked nothing
-async def test_a_server_that_cannot_say_what_its_model_is_may_say_so_later(
-    tmp_path: Path, kind: str, fault: Any
-) -> None:
+async def test_model_details_may_become_available_later(tmp_path: Path, kind: str, fault: Any) -> None:
     async with scene(tmp_path, kind) as played:
         played.proxy.aside = Fault(fault)
         try:

@@ -133,7 +133,7 @@ async def prompts(stub: Any, session: SessionInfo) -> int:
     return sum(message.role == pb.ROLE_USER for message in messages)
 
 
-async def test_a_cut_before_each_event(house: House, tmp_path: Path) -> None:
+async def test_a_disconnection_before_each_event(house: House, tmp_path: Path) -> None:
     async with wired(house, tmp_path) as (wire, stub):
         whole = Seen()
         assert (await follow_soon(stub, await ready(house, stub), whole)).reason == "COMPLETED"
@@ -147,7 +147,7 @@ async def test_a_cut_before_each_event(house: House, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("start", range(0, 40, 10))
-async def test_a_cut_after_any_byte(house: House, tmp_path: Path, start: int) -> None:
+async def test_a_disconnection_after_any_byte(house: House, tmp_path: Path, start: int) -> None:
     """Also in the middle of a frame, and between the prompt and its first event: it is repeated and not run twice."""
     async with wired(house, tmp_path) as (wire, stub):
         for after in range(start, 900, 40):
@@ -161,7 +161,7 @@ async def test_a_cut_after_any_byte(house: House, tmp_path: Path, start: int) ->
             assert await prompts(stub, session) == 1
 
 
-async def test_a_prompt_whose_answer_was_lost_is_repeated_and_run_once(tmp_path: Path) -> None:
+async def test_a_prompt_whose_response_was_lost_is_resent_and_runs_once(tmp_path: Path) -> None:
     house = House(tmp_path, HELD * 2)
     async with wired(house, tmp_path) as (wire, stub):
         session, seen = await ready(house, stub), Seen()
@@ -179,7 +179,7 @@ async def test_a_prompt_whose_answer_was_lost_is_repeated_and_run_once(tmp_path:
         assert await prompts(stub, session) == 1
 
 
-async def test_a_run_that_ended_while_nobody_was_connected_is_told_whole(tmp_path: Path) -> None:
+async def test_a_run_that_ended_while_disconnected_is_replayed_completely(tmp_path: Path) -> None:
     house = House(tmp_path, HELD)
     async with begun(house, tmp_path) as one:
         await one.end_unseen(house)
@@ -189,7 +189,7 @@ async def test_a_run_that_ended_while_nobody_was_connected_is_told_whole(tmp_pat
         assert one.seen.text == "one two"
 
 
-async def test_an_end_that_is_no_more_kept_is_stood_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_end_that_was_dropped_is_synthesized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ring lets go of the run; a reader that comes back later is told a gap and an end, and does not wait."""
     monkeypatch.setattr(bus, "RING_SECONDS", 0.0)
     house = House(tmp_path, HELD)
@@ -201,7 +201,7 @@ async def test_an_end_that_is_no_more_kept_is_stood_for(tmp_path: Path, monkeypa
         assert kinds(one.seen.events)[-2:] == ["gap", "agent_end"]
 
 
-async def test_a_service_that_does_not_come_back_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reconnecting_to_a_vanished_service_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconnection, "MAX_OUTAGE_SECONDS", 0.5)
     house = House(tmp_path, HELD)
     async with begun(house, tmp_path) as one:
@@ -213,9 +213,7 @@ async def test_a_service_that_does_not_come_back_is_given_up(tmp_path: Path, mon
         await house.open_gate("gate")
 
 
-async def test_a_connection_that_is_silent_for_good_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_permanently_silent_connection_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody says that it is cut: nothing comes any more, neither events nor signs of life nor answers."""
     monkeypatch.setattr(event_stream, "MAX_SILENCE_SECONDS", 0.5)
     monkeypatch.setattr(event_stream, "STATE_TIMEOUT_SECONDS", 0.2)
@@ -283,7 +281,7 @@ async def test_another_client_answers_a_question(tmp_path: Path) -> None:
         assert house.act.ran == ["x"]
 
 
-async def test_a_question_waits_for_a_client_that_is_cut_off(tmp_path: Path) -> None:
+async def test_a_request_waits_for_a_disconnected_client(tmp_path: Path) -> None:
     """The person answers while nobody can be reached; the answer gets through, and the call is made once."""
     turns: list[list[dict[str, Any]]] = [[{"call": {"name": "act", "arguments": {"text": "x"}}}], [{"text": "done"}]]
     house = House(tmp_path, turns, rules={"act": "ask"})

@@ -41,7 +41,7 @@ async def refused(doing: Any) -> tuple[S, str]:
     return caught.value.code(), reason_of(caught.value)
 
 
-async def test_the_reason_reaches_a_client_that_still_sends(house: House, stub: "Stub") -> None:
+async def test_the_error_reaches_a_client_that_still_sends(house: House, stub: "Stub") -> None:
     async def pieces() -> AsyncIterator[pb.ImportSessionRequest]:
         yield pb.ImportSessionRequest(cwd="/nowhere", chunk=PIECE)
         for _ in range(PIECES):
@@ -52,7 +52,7 @@ async def test_the_reason_reaches_a_client_that_still_sends(house: House, stub: 
     assert not list(house.sessions.rglob("*"))
 
 
-async def test_a_client_that_never_ends_is_told_all_the_same(
+async def test_the_error_reaches_a_client_that_never_ends_its_stream(
     house: House, stub: "Stub", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rpc_handlers, "MAX_DRAIN_SECONDS", 0.2)

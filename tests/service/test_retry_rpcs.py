@@ -11,7 +11,7 @@ from yarrow.v1 import agent_pb2 as pb
 BUSY = [{"error": {"code": "OVERLOADED", "message": "busy", "retryable": True}}]
 
 
-async def test_each_wait_is_told_to_the_client(tmp_path: Path) -> None:
+async def test_each_retry_delay_is_reported_to_the_client(tmp_path: Path) -> None:
     house = House(tmp_path, [BUSY, [{"text": "fine"}]])
     async with stub_of(house) as stub:
         events = await play(stub, house.prompt("go"))
@@ -24,7 +24,7 @@ async def test_each_wait_is_told_to_the_client(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("failed", [BUSY, []], ids=["overloaded", "empty"])
-async def test_the_text_of_a_merge_is_tried_again(tmp_path: Path, failed: list[dict[str, Any]]) -> None:
+async def test_the_synthesis_turn_of_a_merge_is_retried(tmp_path: Path, failed: list[dict[str, Any]]) -> None:
     house = House(tmp_path, [[{"text": "a"}], [{"text": "b"}], failed, [{"text": "BOTH"}]])
     async with stub_of(house) as stub:
         await play(stub, house.prompt("one", "s1"))
@@ -35,7 +35,7 @@ async def test_the_text_of_a_merge_is_tried_again(tmp_path: Path, failed: list[d
 
 
 @pytest.mark.parametrize("failed", [BUSY, []], ids=["overloaded", "empty"])
-async def test_the_summary_of_a_rebase_is_tried_again(tmp_path: Path, failed: list[dict[str, Any]]) -> None:
+async def test_the_summary_of_a_rebase_is_retried(tmp_path: Path, failed: list[dict[str, Any]]) -> None:
     house = House(tmp_path, [[{"text": "a"}], [{"text": "b"}], failed, [{"text": "NOTES"}]])
     async with stub_of(house) as stub:
         await play(stub, house.prompt("one", "s1"))

@@ -59,7 +59,7 @@ async def notices(
     return told
 
 
-async def test_a_commit_is_named_once_and_ordinary_work_is_not(tmp_path: Path) -> None:
+async def test_a_repository_in_a_commit_is_named_once_and_ordinary_work_is_not(tmp_path: Path) -> None:
     commit, work, nothing = await notices(
         tmp_path,
         [
@@ -76,7 +76,7 @@ async def test_a_commit_is_named_once_and_ordinary_work_is_not(tmp_path: Path) -
     assert work == nothing == []
 
 
-async def test_what_cannot_be_checked_is_said(tmp_path: Path) -> None:
+async def test_unchecked_commits_are_reported(tmp_path: Path) -> None:
     with patch.object(git_embedded_repositories, "MAX_COMMITS", 0):
         ((told,),) = await notices(tmp_path, [("bash", {"command": COMMIT})])
     assert told == (
@@ -92,7 +92,7 @@ REBASE = (
 )
 
 
-async def test_case_at_07_a_notice_names_the_commands_of_a_rebase_that_stopped(tmp_path: Path) -> None:
+async def test_case_at_07_a_notice_names_the_commands_of_a_stopped_rebase(tmp_path: Path) -> None:
     command = REBASE.format(r"break\nexec touch evil\nexec touch other\n")
     files = "; mkdir .claude; for n in $(seq 10 30); do echo x > .claude/$n; done"
     runs = [("bash", {"command": command + files}), ("bash", {"command": "touch c"})]
@@ -103,7 +103,7 @@ async def test_case_at_07_a_notice_names_the_commands_of_a_rebase_that_stopped(t
     assert later == []
 
 
-async def test_case_at_07_a_rebase_that_a_later_run_ends_works(tmp_path: Path) -> None:
+async def test_case_at_07_a_later_run_can_finish_the_rebase(tmp_path: Path) -> None:
     start = REBASE.format(r"exec touch made\nbreak\nexec touch last\n")
     (told,), later = await notices(
         tmp_path,
@@ -118,7 +118,7 @@ async def test_case_at_07_a_rebase_that_a_later_run_ends_works(tmp_path: Path) -
     assert {"made", "last"} <= {path.name for path in (tmp_path / "project").iterdir()}
 
 
-async def test_programs_that_repositories_name_are_named_when_a_command_changes_them(tmp_path: Path) -> None:
+async def test_changed_programs_of_git_settings_are_named(tmp_path: Path) -> None:
     prepared = (
         "git config core.hooksPath scripts/hooks; git init -q sub; git -C sub config filter.x.clean 'sh t/clean.sh'; "
         "mkdir -p scripts/hooks sub/t; echo old > sub/t/clean.sh"

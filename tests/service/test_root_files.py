@@ -38,7 +38,7 @@ async def notices(folder: Path, found: RootFiles) -> list[list[str]]:
     return texts
 
 
-async def test_case_rs_s5_a_session_is_told_once_of_files_without_a_mask(tmp_path: Path) -> None:
+async def test_case_rs_s5_unmasked_files_are_reported_once_per_session(tmp_path: Path) -> None:
     text = (
         "Commands can read 1,234 root-only files: a sandbox can hide only 200. "
         "Restrict their directories or run Yarrow as another user."
@@ -46,5 +46,5 @@ async def test_case_rs_s5_a_session_is_told_once_of_files_without_a_mask(tmp_pat
     assert await notices(tmp_path, RootFiles(unmasked=1_234)) == [[text], []]
 
 
-async def test_case_rs_s5_nothing_is_told_when_each_file_has_a_mask(tmp_path: Path) -> None:
+async def test_case_rs_s5_nothing_is_reported_if_each_file_is_masked(tmp_path: Path) -> None:
     assert await notices(tmp_path, RootFiles(("/etc/key",))) == [[], []]

@@ -41,7 +41,7 @@ async def found(house: House, stub: "Stub", text: str) -> list[str]:
     return [session.session_id for session in response.sessions]
 
 
-async def test_a_session_is_found_by_what_was_said_in_it(house: House, stub: "Stub") -> None:
+async def test_a_session_is_found_by_its_messages(house: House, stub: "Stub") -> None:
     await play(stub, house.prompt("What is it?", "s1"))
     await play(stub, house.prompt("Something else", "s2"))
     assert await found(house, stub, "forty-two") == ["s1"]
@@ -64,7 +64,7 @@ async def test_a_deleted_session_is_unknown_everywhere(house: House, stub: "Stub
     assert len((await stub.GetMessages(pb.GetMessagesRequest(session_id="s1"))).messages) == 2
 
 
-async def test_what_is_no_id_is_refused(stub: "Stub") -> None:
+async def test_an_invalid_id_is_rejected(stub: "Stub") -> None:
     for hostile in ("../x", "", "a/b"):
         code, _ = await refused(stub.DeleteSession(pb.DeleteSessionRequest(session_id=hostile)))
         assert code is S.INVALID_ARGUMENT
@@ -85,7 +85,7 @@ async def test_a_running_session_is_not_deleted(tmp_path: Path) -> None:
         await stub.DeleteSession(pb.DeleteSessionRequest(session_id="s1"))
 
 
-async def test_a_session_that_another_process_writes_is_not_deleted(house: House, stub: "Stub") -> None:
+async def test_a_session_locked_by_another_process_is_not_deleted(house: House, stub: "Stub") -> None:
     await play(stub, house.prompt("go", "s1"))
     log = await house.parts.manager.open("s1")
     async with log.lock():
@@ -122,7 +122,7 @@ async def test_an_odd_time_breaks_neither_the_list_nor_the_session(house: House,
     assert len((await stub.GetMessages(pb.GetMessagesRequest(session_id="odd"))).messages) == 1
 
 
-async def test_numbers_that_no_field_can_hold_keep_a_session_usable(house: House, stub: "Stub") -> None:
+async def test_out_of_range_numbers_keep_a_session_usable(house: House, stub: "Stub") -> None:
     change = {"kind": "change", "timestamp": "2026-11-28T00:00:00.000Z", **NEGATIVE}
     plant(house, "odd", HEADER | {"updatedAt": HEADER["createdAt"]}, SAID | {"timestamp": HEADER["createdAt"]}, change)
     state = await stub.GetState(pb.GetStateRequest(session_id="odd"))
@@ -131,7 +131,7 @@ async def test_numbers_that_no_field_can_hold_keep_a_session_usable(house: House
     await stub.DeleteSession(pb.DeleteSessionRequest(session_id="odd"))
 
 
-async def test_a_link_that_leads_to_itself_hides_no_other_session(house: House, stub: "Stub") -> None:
+async def test_a_symlink_loop_hides_no_other_session(house: House, stub: "Stub") -> None:
     await play(stub, house.prompt("go", "s1"))
     (path,) = house.sessions.rglob("*.jsonl")
     (path.parent / "loop.jsonl").symlink_to("loop.jsonl")
@@ -140,7 +140,7 @@ async def test_a_link_that_leads_to_itself_hides_no_other_session(house: House, 
     await play(stub, house.prompt("on", "s1"))
 
 
-async def test_drafts_of_imports_that_were_killed_go_with_the_next_import(house: House, stub: "Stub") -> None:
+async def test_drafts_of_killed_imports_are_removed_by_the_next_import(house: House, stub: "Stub") -> None:
     await play(stub, house.prompt("go", "s1"))
     old, fresh = house.sessions / ".old.import", house.sessions / ".fresh.import"
     for draft in (old, fresh):
@@ -152,7 +152,7 @@ async def test_drafts_of_imports_that_were_killed_go_with_the_next_import(house:
     assert fresh.exists()
 
 
-async def test_a_session_that_nobody_uses_leaves_memory_and_comes_back(
+async def test_an_unused_session_is_evicted_and_reloaded(
     house: House, stub: "Stub", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await play(stub, house.prompt("go", "s1"))
@@ -167,7 +167,7 @@ async def test_a_session_that_nobody_uses_leaves_memory_and_comes_back(
     assert (await stub.GetState(pb.GetStateRequest(session_id=kept))).session_id == kept
 
 
-async def test_a_session_that_is_watched_or_runs_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_watched_or_running_session_is_not_evicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     house = House(tmp_path, [[{"wait": "g"}, {"text": "a"}]])
     async with stub_of(house) as stub:
         await stub.NewSession(pb.NewSessionRequest(session_id="s1", cwd=str(house.cwd)))

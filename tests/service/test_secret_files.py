@@ -43,7 +43,7 @@ def house(tmp_path: Path) -> House:
     return made
 
 
-async def test_every_tool_means_the_same_by_it(house: House) -> None:
+async def test_every_tool_treats_the_same_files_as_secret(house: House) -> None:
     async with stub_of(house) as stub:
         session = (await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))).session_id
 
@@ -76,7 +76,7 @@ async def test_every_tool_means_the_same_by_it(house: House) -> None:
         assert {".env.test", "main.py"} <= set(files)
 
 
-async def test_case_at_06_a_result_says_what_could_not_be_hidden(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_case_at_06_a_result_reports_unhidden_files(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     async with stub_of(house) as stub:
         session = (await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))).session_id
 
@@ -89,7 +89,7 @@ async def test_case_at_06_a_result_says_what_could_not_be_hidden(house: House, m
         assert "[the workspace has more than 0 directories: in the others, files such as .env " in await run()
 
 
-async def test_a_context_file_is_none_of_them(house: House) -> None:
+async def test_a_context_file_is_not_a_secret_file(house: House) -> None:
     (house.cwd / "AGENTS.md").symlink_to("server.PEM")
     async with stub_of(house) as stub:
         session = (await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))).session_id

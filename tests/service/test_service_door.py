@@ -52,7 +52,7 @@ async def test_every_rpc_needs_the_right_token(house: House, tmp_path: Path, doo
             assert status not in (S.UNAUTHENTICATED, S.UNIMPLEMENTED, S.UNKNOWN, S.INTERNAL), (name, sentence)
 
 
-async def test_the_process_of_the_client_needs_none(house: House) -> None:
+async def test_the_in_process_channel_needs_no_token(house: House) -> None:
     async with in_process(house) as channel:
         for name, method in METHODS.items():
             status, _ = await call(channel, method, request_of(method, session_id=f"nobody-{name}"))
@@ -60,7 +60,7 @@ async def test_the_process_of_the_client_needs_none(house: House) -> None:
 
 
 @pytest.mark.parametrize("metadata", WRONG)
-async def test_what_is_not_the_token(house: House, tmp_path: Path, metadata: tuple[tuple[str, str], ...]) -> None:
+async def test_wrong_tokens_are_rejected(house: House, tmp_path: Path, metadata: tuple[tuple[str, str], ...]) -> None:
     async with behind(house, tmp_path / "run") as reached, reached.channel() as channel:
         given = tuple((key, value.replace("TOKEN", reached.token)) for key, value in metadata)
         request = pb.ListModelsRequest()
@@ -74,7 +74,7 @@ async def test_what_is_not_the_token(house: House, tmp_path: Path, metadata: tup
         assert str(tmp_path) not in sentence
 
 
-async def test_nothing_of_a_stranger_runs(house: House, tmp_path: Path) -> None:
+async def test_unauthenticated_calls_run_nothing(house: House, tmp_path: Path) -> None:
     async with behind(house, tmp_path / "run") as reached, reached.channel() as channel:
         request = pb.NewSessionRequest(session_id="theirs", cwd=str(house.cwd))
         assert (await call(channel, METHODS["NewSession"], request))[0] is S.UNAUTHENTICATED
@@ -86,7 +86,7 @@ async def status_of(watch: Any) -> int:
 
 
 @pytest.mark.parametrize("door", ["unix", "tls"])
-async def test_health_needs_no_token_and_tells_when_the_service_ends(house: House, tmp_path: Path, door: str) -> None:
+async def test_health_needs_no_token_and_reports_shutdown(house: House, tmp_path: Path, door: str) -> None:
     watched = list[int]()
     async with behind(house, tmp_path / "run", door) as reached:
         channel = reached.channel()
@@ -123,7 +123,7 @@ async def test_reflection_is_off_unless_asked_for_and_needs_the_token(house: Hou
             assert b"yarrow.v1.AgentService" in await names(metadata=reached.bearer)
 
 
-async def test_a_client_without_the_certificate_that_is_asked_for_is_not_let_in(house: House, tmp_path: Path) -> None:
+async def test_a_client_without_a_required_certificate_is_rejected(house: House, tmp_path: Path) -> None:
     async with behind(house, tmp_path / "run", "mtls") as reached:
         pem = (tmp_path / "run" / "tls" / "service.crt").read_bytes()
         options = (("grpc.ssl_target_name_override", "yarrow"),)
@@ -145,7 +145,7 @@ async def test_another_certificate_than_the_pinned_one_is_not_trusted(house: Hou
 # ---- the token's file ----
 
 
-def test_a_token_is_made_once_and_is_private(tmp_path: Path) -> None:
+def test_a_token_is_created_once_and_is_private(tmp_path: Path) -> None:
     path = tmp_path / "token"
     token = load_or_create_token(path)
     assert len(token) >= 43
@@ -155,7 +155,7 @@ def test_a_token_is_made_once_and_is_private(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["wide", "link", "empty", "spaces", "folder", "binary", "missing"])
-def test_a_token_that_cannot_be_trusted_is_refused(tmp_path: Path, kind: str) -> None:
+def test_an_insecure_token_file_is_rejected(tmp_path: Path, kind: str) -> None:
     path, real = tmp_path / "token", tmp_path / "real"
     token = load_or_create_token(real)
     contents = {"empty": b"", "spaces": b"a b\n", "binary": b"\xff\xfe"}
@@ -200,7 +200,7 @@ async def answer_to(address: str, sent: bytes, trusted: Path) -> bytes:
 
 @pytest.mark.parametrize("door", ["unix", "tls"])
 @pytest.mark.parametrize("header", ["Host: evil.example:80", "Origin: http://evil.example"])
-async def test_a_page_gets_no_answer(house: House, tmp_path: Path, door: str, header: str) -> None:
+async def test_a_browser_page_gets_no_answer(house: House, tmp_path: Path, door: str, header: str) -> None:
     async with behind(house, tmp_path / "run", door) as reached:
         body = pb.NewSessionRequest(session_id="theirs", cwd=str(house.cwd)).SerializeToString()
         framed = b"\0" + len(body).to_bytes(4, "big") + body
@@ -212,7 +212,7 @@ async def test_a_page_gets_no_answer(house: House, tmp_path: Path, door: str, he
 
 
 @pytest.mark.parametrize("door", ["unix", "tls"])
-async def test_a_preflight_of_a_browser_is_not_allowed_anything(house: House, tmp_path: Path, door: str) -> None:
+async def test_a_browser_preflight_is_denied(house: House, tmp_path: Path, door: str) -> None:
     async with behind(house, tmp_path / "run", door) as reached:
         head = "OPTIONS /yarrow.v1.AgentService/NewSession HTTP/1.1\r\nHost: x\r\nOrigin: http://evil.example\r\n"
         head += "Access-Control-Request-Method: POST\r\n\r\n"
@@ -221,7 +221,7 @@ async def test_a_preflight_of_a_browser_is_not_allowed_anything(house: House, tm
         assert b"HTTP/1.1 20" not in answer
 
 
-async def test_a_foreign_authority_opens_nothing(house: House, tmp_path: Path) -> None:
+async def test_a_foreign_authority_header_needs_the_token(house: House, tmp_path: Path) -> None:
     authority = ("grpc.default_authority", "evil.example:80")
     async with behind(house, tmp_path / "run") as reached, reached.channel(authority) as channel:
         request = pb.NewSessionRequest(session_id="theirs", cwd=str(house.cwd))
@@ -229,7 +229,7 @@ async def test_a_foreign_authority_opens_nothing(house: House, tmp_path: Path) -
         assert not list(house.sessions.rglob("*.jsonl"))
 
 
-def test_a_certificate_without_the_library_that_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_creating_a_certificate_without_the_extra_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(UsageError, match=r"'\.\[tls\]'.*--tls-cert"):
         load_or_create_certificate(tmp_path / "tls")

@@ -70,7 +70,7 @@ async def test_an_unknown_session(house: House, name: str) -> None:
 
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("door", ["process", "unix", "tls"])
-async def test_what_is_no_message_is_refused_with_a_reason(house: House, tmp_path: Path, name: str, door: str) -> None:
+async def test_an_undecodable_request_has_a_reason(house: House, tmp_path: Path, name: str, door: str) -> None:
     if door == "process":
         async with in_process(house) as channel:
             assert await undecodable(channel, name) == (S.INVALID_ARGUMENT, "INVALID_ARGUMENT")
@@ -97,7 +97,7 @@ async def undecodable(channel: grpc.aio.Channel, name: str, **how: Any) -> tuple
 
 
 @pytest.mark.parametrize("name", EVERY)
-async def test_what_is_too_large(house: House, tmp_path: Path, name: str) -> None:
+async def test_too_large_requests_are_rejected(house: House, tmp_path: Path, name: str) -> None:
     async with behind(house, tmp_path / "run") as door, door.channel() as channel:
         status, sentence = await call(channel, METHODS[name], bytes((8 << 20) + 1), metadata=door.bearer)
         assert status is S.RESOURCE_EXHAUSTED
@@ -105,7 +105,7 @@ async def test_what_is_too_large(house: House, tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", EVERY)
-async def test_while_busy(house: House, name: str) -> None:
+async def test_requests_while_busy(house: House, name: str) -> None:
     async with in_process(house) as channel:
         stub = AgentServiceStub(channel)
         session, prompt = await running(house, stub)
@@ -120,7 +120,7 @@ async def test_while_busy(house: House, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EVERY)
-async def test_while_draining(house: House, name: str) -> None:
+async def test_requests_while_draining(house: House, name: str) -> None:
     async with in_process(house) as channel:
         stub = AgentServiceStub(channel)
         session = (await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))).session_id
@@ -135,7 +135,7 @@ async def test_while_draining(house: House, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EVERY)
-async def test_what_comes_when_all_is_closed_is_no_bug(house: House, name: str) -> None:
+async def test_calls_after_shutdown_are_not_logged_as_bugs(house: House, name: str) -> None:
     """Between the end of the last run and that of the connections there is a moment."""
     async with in_process(house) as channel:
         session = (await AgentServiceStub(channel).NewSession(pb.NewSessionRequest(cwd=str(house.cwd)))).session_id
@@ -160,7 +160,7 @@ async def refusal(doing: Any) -> tuple[grpc.StatusCode, str, float]:
     return caught.value.code(), reason_of(caught.value), retry.retry_delay.ToTimedelta().total_seconds() if found else 0
 
 
-async def test_runs_at_one_time_are_bounded(tmp_path: Path) -> None:
+async def test_concurrent_runs_are_bounded(tmp_path: Path) -> None:
     house = House(tmp_path, HELD * 2, service=ServiceSettings(runs=1))
     async with stub_of(house) as stub:
         busy, prompt = await running(house, stub)
@@ -192,7 +192,7 @@ async def test_streams_of_one_session_are_bounded(tmp_path: Path) -> None:
         assert (await read(stub.StreamEvents(request))).event.sequence == 1
 
 
-async def test_texts_that_wait_are_bounded_in_number_and_together(tmp_path: Path) -> None:
+async def test_queued_texts_are_bounded_in_number_and_size(tmp_path: Path) -> None:
     house = House(tmp_path, HELD, service=ServiceSettings(queued_texts=3, queued_characters=10))
     async with stub_of(house) as stub:
         session, prompt = await running(house, stub)
@@ -214,7 +214,7 @@ def fits_in(session: str) -> pb.FollowUpRequest:
     return pb.FollowUpRequest(session_id=session, text="x")
 
 
-async def test_what_a_model_writes_for_a_merge_counts_as_a_run(tmp_path: Path) -> None:
+async def test_a_merge_counts_as_a_run(tmp_path: Path) -> None:
     turns: list[list[dict[str, Any]]] = [[{"text": "a"}], [{"text": "b"}], [{"wait": "gate"}, {"text": "joined"}]]
     house = House(tmp_path, [*turns, [{"text": "c"}]], service=ServiceSettings(runs=1))
     async with stub_of(house) as stub:
@@ -230,7 +230,7 @@ async def test_what_a_model_writes_for_a_merge_counts_as_a_run(tmp_path: Path) -
         assert kinds(await play(stub, house.prompt()))[-1] == "agent_end"
 
 
-async def test_a_service_that_ends_says_when_to_try_again(house: House) -> None:
+async def test_a_draining_service_returns_a_retry_delay(house: House) -> None:
     async with stub_of(house) as stub:
         house.servicer.drain()
         assert await refusal(read(stub.Prompt(house.prompt()))) == (S.UNAVAILABLE, "DRAINING", 5.0)
@@ -285,7 +285,7 @@ async def test_a_silent_stream_of_a_running_session_has_heartbeats(house: House,
         assert sequences == list(range(sequences[0], sequences[0] + len(sequences)))
 
 
-async def test_nothing_beats_in_the_process_of_the_client_or_without_a_run(house: House, tmp_path: Path) -> None:
+async def test_there_are_no_heartbeats_in_process_or_without_a_run(house: House, tmp_path: Path) -> None:
     assert house.servicer.streams.heartbeat == 0
     async with behind(house, tmp_path / "run", heartbeat=0.01) as door, door.channel() as channel:
         stub: Any = AgentServiceStub(channel)
@@ -299,7 +299,7 @@ async def test_nothing_beats_in_the_process_of_the_client_or_without_a_run(house
 # ---- one translation ----
 
 
-async def test_an_event_is_translated_once_however_many_watch(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_event_is_translated_once_for_all_watchers(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     made = list[int]()
 
     def counted(event: Any) -> pb.AgentEvent:
@@ -323,7 +323,7 @@ async def test_an_event_is_translated_once_however_many_watch(house: House, monk
 # ---- the log of calls ----
 
 
-async def test_a_line_for_each_call_and_nothing_of_its_content(
+async def test_each_call_is_logged_without_its_content(
     house: House, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "yarrow.service")

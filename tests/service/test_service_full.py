@@ -24,7 +24,7 @@ async def refused(doing: Any) -> tuple[grpc.StatusCode, str, str]:
 
 
 @pytest.mark.parametrize("letter", ["a", "%", "\n", "\u00e9", "\u4e2d", "\U0001f600"])
-async def test_a_sentence_of_any_length_arrives_with_its_status(tmp_path: Path, letter: str) -> None:
+async def test_an_error_message_of_any_length_arrives_with_its_status(tmp_path: Path, letter: str) -> None:
     """Percent-encoded it takes three times the bytes, and past 8 KiB a client is told of nothing but that."""
     house = House(tmp_path, [[{"text": "x"}]])
     async with behind(house, tmp_path / "run") as door, door.channel() as channel:
@@ -38,7 +38,7 @@ async def test_a_sentence_of_any_length_arrives_with_its_status(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("session_id", ["b", ""])
-async def test_no_session_is_made_that_there_is_no_room_for(tmp_path: Path, session_id: str) -> None:
+async def test_no_session_is_created_beyond_the_limit(tmp_path: Path, session_id: str) -> None:
     script: list[list[dict[str, Any]]] = [[{"text": "x"}, {"wait": "gate"}]]
     house = House(tmp_path, script, service=ServiceSettings(sessions=1))
     async with stub_of(house) as stub:
@@ -51,7 +51,7 @@ async def test_no_session_is_made_that_there_is_no_room_for(tmp_path: Path, sess
         await house.open_gate("gate")
 
 
-async def test_sessions_made_at_once_are_no_more_than_there_is_room_for(tmp_path: Path) -> None:
+async def test_concurrently_created_sessions_stay_within_the_limit(tmp_path: Path) -> None:
     house = House(tmp_path, [], service=ServiceSettings(sessions=3))
     async with stub_of(house) as stub:
         made = [stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd))) for _ in range(10)]
@@ -60,7 +60,7 @@ async def test_sessions_made_at_once_are_no_more_than_there_is_room_for(tmp_path
         assert len(list(house.sessions.rglob("*.jsonl"))) == 3
 
 
-async def test_a_merge_under_way_is_waited_for_as_a_run_is(tmp_path: Path) -> None:
+async def test_shutdown_waits_for_a_merge_as_for_a_run(tmp_path: Path) -> None:
     script: list[list[dict[str, Any]]] = [[{"text": "one"}], [{"text": "two"}], [{"wait": "gate"}, {"text": "both"}]]
     house = House(tmp_path, script)
     async with stub_of(house) as stub:

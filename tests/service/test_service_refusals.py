@@ -77,7 +77,7 @@ async def test_a_refused_call_is_counted_and_logged_with_its_peer(
     assert "wrong-token" not in caplog.text
 
 
-def test_one_line_a_minute_of_each_peer_says_how_many_there_were(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_peer_is_logged_once_a_minute_with_a_count(caplog: pytest.LogCaptureFixture) -> None:
     time = [0.0]
     refusals = RefusalLog(lambda: time[0])
     for port in range(1_000):
@@ -93,7 +93,7 @@ def test_one_line_a_minute_of_each_peer_says_how_many_there_were(caplog: pytest.
     assert refusals.calls == 1_002
 
 
-def test_however_many_peers_call_the_memory_is_bounded() -> None:
+def test_memory_is_bounded_for_any_number_of_peers() -> None:
     refusals = RefusalLog(lambda: 0.0)
     for number in range(5_000):
         refusals.record_call("/x/Prompt", f"ipv4:192.0.{number // 256}.{number % 256}:1")
@@ -118,7 +118,7 @@ def test_the_host_of_a_peer(peer: str, host: str) -> None:
     assert parse_peer_host(peer) == host
 
 
-def test_full_connections_are_logged_with_the_peers_that_hold_most(
+def test_refused_connections_are_logged_with_the_busiest_peers(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     refusals = RefusalLog(lambda: 0.0)
@@ -135,7 +135,7 @@ def test_full_connections_are_logged_with_the_peers_that_hold_most(
 
 
 @pytest.mark.parametrize(("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
-def test_the_system_tells_who_is_connected(family: socket.AddressFamily, address: str) -> None:
+def test_peers_are_read_from_the_system(family: socket.AddressFamily, address: str) -> None:
     with socket.socket(family) as server, ExitStack() as held:
         server.bind((address, 0))
         server.listen()

@@ -49,7 +49,7 @@ async def first(house: House, stub: "Stub") -> str:
     return (await play(stub, house.prompt()))[0].session_id
 
 
-async def test_prompt_makes_a_session_and_the_first_event_names_it(house: House, stub: "Stub") -> None:
+async def test_prompt_creates_a_session_and_the_first_event_names_it(house: House, stub: "Stub") -> None:
     events = await play(stub, house.prompt())
     assert kinds(events)[0] == "agent_start"
     assert kinds(events)[-1] == "agent_end"
@@ -60,7 +60,7 @@ async def test_prompt_makes_a_session_and_the_first_event_names_it(house: House,
     assert len(list(house.sessions.rglob("*.jsonl"))) == 1
 
 
-async def test_prompt_takes_an_id_of_the_client_and_goes_on_with_it(house: House, stub: "Stub") -> None:
+async def test_prompt_accepts_an_id_of_the_client_and_resumes_it(house: House, stub: "Stub") -> None:
     await play(stub, house.prompt(session_id="mine"))
     await house.open_gate("gate")
     events = await play(stub, house.prompt("again", session_id="mine"))
@@ -72,7 +72,7 @@ async def test_prompt_takes_an_id_of_the_client_and_goes_on_with_it(house: House
 
 
 @pytest.mark.parametrize("bad", ["../x", "a b", "x" * 65, "ü"])
-async def test_hostile_ids_are_refused(house: House, stub: "Stub", bad: str) -> None:
+async def test_hostile_ids_are_rejected(house: House, stub: "Stub", bad: str) -> None:
     assert await refused(play(stub, house.prompt(session_id=bad))) == (S.INVALID_ARGUMENT, "INVALID_ARGUMENT")
 
 
@@ -89,7 +89,7 @@ async def test_a_second_prompt_is_rejected_during_a_run(house: House, stub: "Stu
     assert not (await stub.Abort(pb.AbortRequest(session_id=session))).was_running
 
 
-async def test_a_client_that_goes_away_merely_stops_watching(house: House, stub: "Stub") -> None:
+async def test_a_disconnected_client_only_stops_watching(house: House, stub: "Stub") -> None:
     session = await first(house, stub)
     running = stub.Prompt(house.prompt("slow", session))
     await read(running)
@@ -103,7 +103,7 @@ async def test_a_client_that_goes_away_merely_stops_watching(house: House, stub:
             break
 
 
-async def test_a_one_shot_client_that_goes_away_ends_the_run(house: House, stub: "Stub") -> None:
+async def test_a_disconnected_one_shot_client_ends_the_run(house: House, stub: "Stub") -> None:
     session = await first(house, stub)
     running = stub.Prompt(house.prompt("slow", session, abort_on_disconnect=True))
     await read(running)
@@ -131,7 +131,7 @@ async def test_steer_and_follow_up(house: House, stub: "Stub") -> None:
     assert await refused(steer) == (S.FAILED_PRECONDITION, "NOT_RUNNING")
 
 
-async def test_the_three_ways_to_find_a_session(house: House, stub: "Stub", tmp_path: Path) -> None:
+async def test_the_three_lookups_of_a_session(house: House, stub: "Stub", tmp_path: Path) -> None:
     session = await first(house, stub)
     other = House(tmp_path, [[{"text": "x"}]])
     in_memory: list[Callable[["Stub", str], Awaitable[Any]]] = [
@@ -157,7 +157,7 @@ async def test_the_three_ways_to_find_a_session(house: House, stub: "Stub", tmp_
         assert not (await fresh.Abort(pb.AbortRequest(session_id=session))).was_running
 
 
-async def test_new_session_says_how_it_came_by_it(house: House, stub: "Stub", tmp_path: Path) -> None:
+async def test_new_session_reports_how_the_session_was_found(house: House, stub: "Stub", tmp_path: Path) -> None:
     new = pb.NewSessionRequest(session_id="mine", name="my work", cwd=str(house.cwd))
     assert (await stub.NewSession(new)).origin == pb.SESSION_ORIGIN_CREATED
     assert (await stub.NewSession(new)).origin == pb.SESSION_ORIGIN_ACTIVE
@@ -167,7 +167,7 @@ async def test_new_session_says_how_it_came_by_it(house: House, stub: "Stub", tm
         assert (await fresh.GetState(pb.GetStateRequest(session_id="mine"))).name == "my work"
 
 
-async def test_settings_of_a_session_that_is_made(house: House, stub: "Stub") -> None:
+async def test_settings_of_a_created_session(house: House, stub: "Stub") -> None:
     settings = pb.SessionSettings(
         provider="other",
         thinking=pb.THINKING_LEVEL_HIGH,
@@ -189,7 +189,7 @@ async def test_settings_of_a_session_that_is_made(house: House, stub: "Stub") ->
     assert (state.version, state.provider.name) == ("1.2.3", "other")
 
 
-async def test_settings_change_and_survive(house: House, stub: "Stub", tmp_path: Path) -> None:
+async def test_changed_settings_persist(house: House, stub: "Stub", tmp_path: Path) -> None:
     session = await first(house, stub)
     settings = pb.SessionSettings(thinking=pb.THINKING_LEVEL_LOW, dry_run=True, provider="other")
     request = pb.ConfigureSessionRequest(session_id=session, settings=settings, name="renamed")
@@ -218,7 +218,7 @@ async def test_settings_change_and_survive(house: House, stub: "Stub", tmp_path:
         ),
     ],
 )
-async def test_a_bad_field_is_named(stub: "Stub", house: House, request_: pb.PromptRequest, field: str) -> None:
+async def test_an_invalid_field_is_named(stub: "Stub", house: House, request_: pb.PromptRequest, field: str) -> None:
     if not request_.cwd:
         request_.cwd = str(house.cwd)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -228,18 +228,18 @@ async def test_a_bad_field_is_named(stub: "Stub", house: House, request_: pb.Pro
     assert not list(house.sessions.rglob("*.jsonl"))
 
 
-async def test_a_text_over_the_limit_is_refused(house: House, stub: "Stub") -> None:
+async def test_a_text_over_the_limit_is_rejected(house: House, stub: "Stub") -> None:
     status = await refused(play(stub, house.prompt("x" * (MAX_TEXT_BYTES + 1))))
     assert status == (S.RESOURCE_EXHAUSTED, "TOO_LARGE")
 
 
-async def test_a_provider_that_does_not_exist(house: House, stub: "Stub") -> None:
+async def test_an_unknown_provider_is_rejected(house: House, stub: "Stub") -> None:
     request = house.prompt()
     request.settings.provider = "nobody"
     assert await refused(play(stub, request)) == (S.FAILED_PRECONDITION, "PROVIDER_SETUP")
 
 
-async def test_messages_come_in_pages_with_their_full_payload(house: House, stub: "Stub") -> None:
+async def test_messages_are_paged_with_their_full_content(house: House, stub: "Stub") -> None:
     session = await first(house, stub)
     page = await stub.GetMessages(pb.GetMessagesRequest(session_id=session, limit=3))
     assert page.has_more
@@ -257,7 +257,7 @@ async def test_messages_come_in_pages_with_their_full_payload(house: House, stub
     assert rest.epoch == state.epoch != ""
 
 
-async def test_events_are_replayed_and_then_live_for_several_clients(house: House, stub: "Stub") -> None:
+async def test_events_are_replayed_then_live_for_several_clients(house: House, stub: "Stub") -> None:
     session = await first(house, stub)
     epoch = (await stub.GetState(pb.GetStateRequest(session_id=session))).epoch
     whole = stub.StreamEvents(pb.StreamEventsRequest(session_id=session, after_sequence=0, epoch=epoch))
@@ -276,7 +276,7 @@ async def test_events_are_replayed_and_then_live_for_several_clients(house: Hous
     assert [response.event, *response.more] == events
 
 
-async def test_a_batch_waits_for_what_follows_soon_and_for_nothing_after_the_end(house: House, stub: "Stub") -> None:
+async def test_a_batch_waits_briefly_but_not_after_the_end(house: House, stub: "Stub") -> None:
     house.servicer.streams.batch_window = 60.0  # so that only the end of the run ends it
     responses = [response async for response in stub.Prompt(house.prompt(batch=True))]
     assert len(responses) == 1
@@ -284,7 +284,7 @@ async def test_a_batch_waits_for_what_follows_soon_and_for_nothing_after_the_end
     assert responses[0].event.HasField("agent_start")
 
 
-async def test_a_client_learns_that_it_follows_before_anything_happens(house: House, stub: "Stub") -> None:
+async def test_a_stream_opens_before_the_first_event(house: House, stub: "Stub") -> None:
     session = await first(house, stub)
     watching = stub.StreamEvents(pb.StreamEventsRequest(session_id=session))
     async with asyncio.timeout(30):
@@ -292,7 +292,7 @@ async def test_a_client_learns_that_it_follows_before_anything_happens(house: Ho
     watching.cancel()
 
 
-async def test_another_epoch_means_from_the_start(house: House, stub: "Stub") -> None:
+async def test_another_epoch_replays_from_the_start(house: House, stub: "Stub") -> None:
     session = await first(house, stub)
     stale = stub.StreamEvents(pb.StreamEventsRequest(session_id=session, after_sequence=3, epoch="yesterday"))
     assert (await read(stale)).event.sequence == 1
@@ -322,12 +322,12 @@ async def test_an_ephemeral_session_leaves_nothing_on_disk(house: House, stub: "
     assert not list(house.sessions.rglob("*"))
 
 
-async def test_a_draining_service_takes_no_prompt(house: House, stub: "Stub") -> None:
+async def test_a_draining_service_rejects_prompts(house: House, stub: "Stub") -> None:
     house.servicer.drain()
     assert await refused(play(stub, house.prompt())) == (S.UNAVAILABLE, "DRAINING")
 
 
-async def test_a_bug_is_told_as_an_id_that_the_log_knows(
+async def test_a_bug_is_reported_with_an_id_that_is_logged(
     house: House, stub: "Stub", monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(*_: object) -> None:
@@ -347,7 +347,7 @@ async def test_a_status_can_always_be_sent(house: House, stub: "Stub") -> None:
     assert await refused(play(stub, request)) == (S.INVALID_ARGUMENT, "INVALID_ARGUMENT")
 
 
-async def test_absurd_token_counts_brick_no_session(house: House, stub: "Stub", tmp_path: Path) -> None:
+async def test_absurd_token_counts_keep_a_session_usable(house: House, stub: "Stub", tmp_path: Path) -> None:
     huge = {"usage": {"input": 1 << 80, "output": (1 << 64) - 1, "cacheRead": (1 << 64) - 1}}
     (tmp_path / "script.json").write_text(json.dumps([[{"text": "a"}, huge]]))
     events = await play(stub, house.prompt())
@@ -361,7 +361,7 @@ async def test_absurd_token_counts_brick_no_session(house: House, stub: "Stub", 
     assert again[-1].agent_end.reason == pb.END_REASON_COMPLETED
 
 
-async def test_an_empty_id_names_nothing_and_a_part_only_what_is_read(house: House, stub: "Stub") -> None:
+async def test_an_empty_id_is_rejected_and_a_part_resolves_only_for_reads(house: House, stub: "Stub") -> None:
     session = await first(house, stub)
     for request in (
         stub.GetState(pb.GetStateRequest()),
@@ -379,7 +379,7 @@ async def test_a_name_is_bounded(house: House, stub: "Stub") -> None:
     assert await refused(new) == (S.INVALID_ARGUMENT, "INVALID_ARGUMENT")
 
 
-async def test_unused_sessions_make_room_and_those_in_use_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unused_sessions_are_evicted_and_used_ones_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     house = House(tmp_path, TURNS, service=ServiceSettings(sessions=2))
     async with stub_of(house) as stub:
         await make_room(house, stub, monkeypatch)
@@ -399,7 +399,7 @@ async def make_room(house: House, stub: "Stub", monkeypatch: pytest.MonkeyPatch)
     assert not (await stub.Abort(pb.AbortRequest(session_id=one))).was_running
 
 
-async def test_a_session_whose_file_was_taken_away_is_unknown(house: House, stub: "Stub") -> None:
+async def test_a_session_whose_file_was_removed_is_unknown(house: House, stub: "Stub") -> None:
     session = await first(house, stub)
     for path in house.sessions.rglob(f"{session}.jsonl"):
         path.unlink()
@@ -416,7 +416,7 @@ async def test_a_batch_is_bounded_in_bytes(house: House, stub: "Stub", tmp_path:
     assert "".join(event.text_delta.text for event in events) == "".join(piece["text"] for piece in pieces)
 
 
-def test_every_rpc_is_here(house: House) -> None:
+def test_every_rpc_is_tested(house: House) -> None:
     methods = {method.name for method in pb.DESCRIPTOR.services_by_name["AgentService"].methods}
     assert house.servicer.handlers.keys() == methods
 

@@ -36,7 +36,7 @@ def kept() -> set[Path]:
     return set(temp_directory().glob("box-*"))
 
 
-async def test_it_goes_when_the_session_is_deleted_or_the_service_ends(house: House) -> None:
+async def test_the_sessions_home_is_removed_with_the_session_or_service(house: House) -> None:
     before = kept()
     async with stub_of(house) as stub:
         ids: list[str] = []
@@ -52,7 +52,7 @@ async def test_it_goes_when_the_session_is_deleted_or_the_service_ends(house: Ho
     assert kept() == before
 
 
-async def test_what_a_killed_service_left_is_told_to_the_next_session(house: House) -> None:
+async def test_leftovers_of_a_killed_service_are_reported_to_the_next_session(house: House) -> None:
     notes = house.users / "sandbox"
     root = Workspace.make(house.cwd).writable[0]
     note = JournalEntry(
@@ -71,7 +71,7 @@ async def test_what_a_killed_service_left_is_told_to_the_next_session(house: Hou
 
 
 @pytest.mark.parametrize("place", ["the home", "above the home", "an extra root"])
-async def test_a_workspace_that_can_have_no_sandbox_says_so(house: House, place: str) -> None:
+async def test_a_workspace_without_a_sandbox_is_reported(house: House, place: str) -> None:
     cwd = {"the home": house.home, "above the home": house.home.parent}.get(place, house.cwd)
     extra = [str(house.home)] if place == "an extra root" else []
     settings = replace(house.parts.settings, workspace=replace(house.parts.settings.workspace, extra=extra))

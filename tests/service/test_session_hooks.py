@@ -11,7 +11,7 @@ from yarrow.v1 import agent_pb2 as pb
 Payload = dict[str, Any]
 
 
-async def test_a_session_comes_and_goes_once(tmp_path: Path) -> None:
+async def test_start_and_end_hooks_run_once_per_session(tmp_path: Path) -> None:
     told: list[tuple[str, str, Payload]] = []
 
     def watch(payload: Payload, about: Payload) -> None:
@@ -31,7 +31,7 @@ async def test_a_session_comes_and_goes_once(tmp_path: Path) -> None:
     assert told[2][2]["messageCount"] == 4
 
 
-async def test_a_hook_that_fails_there_is_a_warning_of_the_session(tmp_path: Path) -> None:
+async def test_a_failing_start_hook_is_a_warning_of_the_session(tmp_path: Path) -> None:
     def fails(_payload: Payload) -> None:
         raise OSError("no")
 

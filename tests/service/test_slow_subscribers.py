@@ -73,7 +73,7 @@ async def scene(folder: Path) -> AsyncGenerator[Scene]:
         yield Scene(house, door, stub, made.session_id)
 
 
-async def test_fifty_that_hardly_read_keep_a_buffer_each_and_no_more(tmp_path: Path) -> None:
+async def test_fifty_slow_readers_use_only_one_buffer_each(tmp_path: Path) -> None:
     async with scene(tmp_path) as played, AsyncExitStack() as stack:
         slow = [await stack.enter_async_context(played.watch()) for _ in range(SLOW)]
         ran = asyncio.ensure_future(played.play())
@@ -95,7 +95,7 @@ async def test_fifty_that_hardly_read_keep_a_buffer_each_and_no_more(tmp_path: P
     assert told[-1].agent_end.reason == pb.END_REASON_COMPLETED
 
 
-async def test_one_that_never_reads_holds_up_nobody(tmp_path: Path) -> None:
+async def test_a_reader_that_never_reads_blocks_no_one(tmp_path: Path) -> None:
     async with scene(tmp_path) as played, played.watch():
         last = await asyncio.wait_for(played.play(), 60)
         [dropped] = await played.dropped()
@@ -103,7 +103,7 @@ async def test_one_that_never_reads_holds_up_nobody(tmp_path: Path) -> None:
         assert await played.play() > last, "the session is of use while it still does not read"
 
 
-async def test_one_that_cancels_is_forgotten(tmp_path: Path) -> None:
+async def test_a_cancelled_reader_is_removed(tmp_path: Path) -> None:
     async with scene(tmp_path) as played:
         async with played.watch() as slow:
             last = await played.play()
@@ -114,7 +114,7 @@ async def test_one_that_cancels_is_forgotten(tmp_path: Path) -> None:
         assert await played.play() > last
 
 
-async def test_a_batch_holds_no_more_than_is_promised(tmp_path: Path) -> None:
+async def test_a_batch_stays_within_its_limit(tmp_path: Path) -> None:
     async with scene(tmp_path) as played, played.watch(batch=True) as slow:
         last = await played.play()
         sizes: list[int] = []

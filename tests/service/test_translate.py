@@ -110,7 +110,7 @@ def test_a_message_with_every_block() -> None:
     assert message.usage.cache_write == 4
 
 
-def test_every_value_of_an_enum_has_a_number_of_its_own() -> None:
+def test_every_enum_value_has_its_own_number() -> None:
     for table in (
         translation.STATES, translation.END_REASONS, translation.STOP_REASONS, translation.ROLES, translation.THINKING,
     ):  # fmt: skip
@@ -120,7 +120,7 @@ def test_every_value_of_an_enum_has_a_number_of_its_own() -> None:
         assert 0 not in table.values()
 
 
-def test_images_come_in_and_go_out_whole() -> None:
+def test_images_round_trip() -> None:
     (text, image) = translation.to_blocks("see", [pb.Image(media_type="image/gif", data=b"\0\xff")])
     assert text == Text("see")
     assert image == Image("image/gif", "AP8=")
