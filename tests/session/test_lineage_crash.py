@@ -148,7 +148,7 @@ async def check(folder: Path, acknowledged: list[list[str]], known: set[str]) ->
     known |= set(files) - {"s1"}
 
 
-async def test_what_is_made_of_sessions_outlives_kill_9_whole_or_was_never_there(
+async def test_derived_sessions_survive_kill_9_completely_or_not_at_all(
     tmp_path: Path, workers: "subprocess.Popen[str]"
 ) -> None:
     chance = random.Random(SEED)
@@ -201,7 +201,7 @@ def values(path: Path) -> list[object]:
 @pytest.mark.parametrize(
     "line", [*map(encode_line, EVERY_KIND), UNKNOWN], ids=[*(type(one).__name__ for one in EVERY_KIND), "unknown"]
 )
-def test_every_kind_of_record_cut_at_every_byte(tmp_path: Path, line: bytes) -> None:
+def test_every_kind_of_record_truncated_at_every_byte(tmp_path: Path, line: bytes) -> None:
     first = message("first")
     path = tmp_path / "s1.jsonl"
     for cut in range(len(line) + 1):
@@ -218,7 +218,7 @@ def test_every_kind_of_record_cut_at_every_byte(tmp_path: Path, line: bytes) -> 
         assert (glance.name != "") is (whole and line.startswith(b'{"kind":"change"'))
 
 
-def test_a_header_cut_at_every_byte(tmp_path: Path) -> None:
+def test_a_header_truncated_at_every_byte(tmp_path: Path) -> None:
     line = encode_line(header("s1", name="x", parent_id="p"))
     path = tmp_path / "s1.jsonl"
     for cut in range(len(line)):
@@ -235,7 +235,7 @@ def test_a_header_cut_at_every_byte(tmp_path: Path) -> None:
         assert loaded.header.id == "s1"
 
 
-def test_every_flipped_bit_is_told_or_changes_nothing(tmp_path: Path) -> None:
+def test_every_flipped_bit_is_reported_or_harmless(tmp_path: Path) -> None:
     chance = random.Random(SEED)
     path = tmp_path / "s1.jsonl"
     lines = [

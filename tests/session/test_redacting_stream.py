@@ -31,7 +31,7 @@ def told(pieces: list[str], keys: tuple[str, ...] = KEYS) -> str:
 
 
 @given(st.lists(st.sampled_from(TOKENS)).map("".join), st.data())
-def test_any_pieces_come_to_the_whole(text: str, data: st.DataObject) -> None:
+def test_any_chunks_yield_the_redacted_text(text: str, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     assert told(pieces) == Redactor(KEYS).redact_text(text)
@@ -41,7 +41,7 @@ def test_any_pieces_come_to_the_whole(text: str, data: st.DataObject) -> None:
 @example(text="sk-abcabcabd")
 @example(text="xx sk-abcabcabdabcabca")
 @given(text=st.lists(st.sampled_from(TOKENS)).map("".join))
-def test_no_more_is_held_back_than_may_begin_a_secret(text: str) -> None:
+def test_only_a_possible_start_of_a_secret_is_buffered(text: str) -> None:
     redactor = Redactor(KEYS)
     stream = RedactingStream(redactor)
     given_out = ""
@@ -56,6 +56,6 @@ def test_no_more_is_held_back_than_may_begin_a_secret(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["nothing at all", "a word. ", "sk", ""])
-def test_with_no_secret_the_text_comes_as_it_is(text: str) -> None:
+def test_text_without_secrets_is_unchanged(text: str) -> None:
     stream = RedactingStream(Redactor(()))
     assert (stream.feed(text), stream.flush()) == (text, "")

@@ -74,7 +74,7 @@ def manager(root: Path, disk: Disk) -> SessionManager:
 # --- written and read
 
 
-async def test_large_contents_lie_beside_the_file_and_come_back(path: Path, disk: Disk) -> None:
+async def test_large_contents_are_stored_in_blobs_and_restored(path: Path, disk: Disk) -> None:
     queued = Queued(id="q1", timestamp=NOW, mode="steer", content=(IMAGE,))
     assert await kept(path, disk, of(IMAGE, Text(LONG), Text("short")), queued) == (
         of(IMAGE, Text(LONG), Text("short")),
@@ -87,7 +87,7 @@ async def test_large_contents_lie_beside_the_file_and_come_back(path: Path, disk
     assert load_session(path).report.warnings() == ()
 
 
-async def test_blobs_are_for_their_owner_alone(path: Path, disk: Disk) -> None:
+async def test_blobs_are_private_to_their_owner(path: Path, disk: Disk) -> None:
     old = os.umask(0)
     try:
         await kept(path, disk, of(IMAGE))
@@ -110,7 +110,7 @@ async def test_blobs_are_for_their_owner_alone(path: Path, disk: Disk) -> None:
     ],
     ids=["limit", "user", "thinking", "small image", "no base64", "no ascii", "other base64"],
 )
-async def test_what_stays_in_its_line(path: Path, disk: Disk, stays: Message) -> None:
+async def test_contents_that_stay_in_their_line(path: Path, disk: Disk, stays: Message) -> None:
     assert await kept(path, disk, stays) == (stays,)
     assert not blob_folder_for(path).exists()
 
@@ -121,7 +121,7 @@ async def test_what_stays_in_its_line(path: Path, disk: Disk, stays: Message) ->
     st.sampled_from([MAX_INLINE_BYTES // 2, MAX_INLINE_BYTES - 1, MAX_INLINE_BYTES, MAX_INLINE_BYTES + 1]),
     st.sampled_from("aä🌍"),
 )
-async def test_whatever_the_size_it_comes_back(
+async def test_contents_of_any_size_round_trip(
     tmp_path_factory: pytest.TempPathFactory, more: int, size: int, letter: str
 ) -> None:
     disk = Disk()
@@ -135,7 +135,7 @@ async def test_whatever_the_size_it_comes_back(
     disk.close()
 
 
-async def test_a_record_that_could_not_be_exported_is_refused(path: Path, disk: Disk) -> None:
+async def test_a_record_that_could_not_be_exported_is_rejected(path: Path, disk: Disk) -> None:
     log = await SessionLog.create(path, header(), sync="none", disk=disk)
     async with log.lock():
         with pytest.raises(LimitExceeded):
@@ -174,7 +174,7 @@ def replaced_by(make: Callable[[Path], object]) -> Callable[[Path], object]:
     ],
     ids=["gone", "short", "changed", "huge", "link", "folder link", "directory", "pipe"],
 )
-async def test_a_harmed_blob_costs_its_block_alone(path: Path, disk: Disk, harm: Callable[[Path], object]) -> None:
+async def test_a_damaged_blob_loses_only_its_block(path: Path, disk: Disk, harm: Callable[[Path], object]) -> None:
     await kept(path, disk, of(Text("before"), IMAGE, Text("after")))
     harm(blob_folder_for(path) / digest(PICTURE))
     loaded = load_session(path)
@@ -207,7 +207,7 @@ def test_the_report_of_missing_blobs_is_bounded(path: Path) -> None:
     assert warnings[-1] == "5 more blobs of the session are missing or damaged."
 
 
-async def test_a_damaged_blob_is_replaced_when_it_is_put_again(path: Path, disk: Disk) -> None:
+async def test_a_damaged_blob_is_replaced_when_stored_again(path: Path, disk: Disk) -> None:
     await kept(path, disk, of(IMAGE))
     (blob_folder_for(path) / digest(PICTURE)).write_bytes(b"damaged")
     log = await SessionLog.open(path, sync="message", disk=disk)
@@ -216,7 +216,7 @@ async def test_a_damaged_blob_is_replaced_when_it_is_put_again(path: Path, disk:
     assert [stored.value for stored in load_session(path).records] == [of(IMAGE), of(IMAGE, message_id="m2")]
 
 
-async def test_what_a_dead_process_left_is_harmless(path: Path, disk: Disk) -> None:
+async def test_leftovers_of_a_killed_process_are_harmless(path: Path, disk: Disk) -> None:
     blob_folder_for(path).mkdir(mode=0o700)
     (blob_folder_for(path) / ".0190.draft").write_bytes(PICTURE[:100])
     (blob_folder_for(path) / digest(PICTURE)).write_bytes(PICTURE)
@@ -224,7 +224,7 @@ async def test_what_a_dead_process_left_is_harmless(path: Path, disk: Disk) -> N
     assert names(blob_folder_for(path)) == [".0190.draft", digest(PICTURE)]
 
 
-async def test_an_image_named_often_is_in_memory_once(path: Path, disk: Disk) -> None:
+async def test_a_repeated_image_is_in_memory_once(path: Path, disk: Disk) -> None:
     values = await kept(path, disk, of(IMAGE, IMAGE), of(IMAGE))
     images = [image for value in values if isinstance(value, Message) for image in value.images]
     assert len(images) == 3
@@ -235,7 +235,7 @@ async def test_an_image_named_often_is_in_memory_once(path: Path, disk: Disk) ->
 
 
 @pytest.mark.parametrize("room", [0, 5000, len(PICTURE), len(PICTURE) + 20])
-async def test_a_full_disk_leaves_nothing_half(path: Path, room: int) -> None:
+async def test_a_full_disk_leaves_no_partial_blob(path: Path, room: int) -> None:
     calls = FaultyCalls()
     disk = Disk(calls)
     log = await SessionLog.create(path, header(), sync="message", disk=disk)
@@ -253,7 +253,7 @@ async def test_a_full_disk_leaves_nothing_half(path: Path, room: int) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 6])
-async def test_a_failed_sync_of_a_blob_is_an_error_and_made_good(path: Path, number: int) -> None:
+async def test_a_failed_sync_of_a_blob_is_an_error_and_repaired(path: Path, number: int) -> None:
     calls = FaultyCalls()
     disk = Disk(calls)
     log = await SessionLog.create(path, header(), sync="message", disk=disk)
@@ -281,7 +281,7 @@ async def parent_of(root: Path, disk: Disk) -> Path:
 
 
 @pytest.mark.parametrize("how", ["branch", "fork", "rebase", "merge"])
-async def test_a_copy_stands_alone(root: Path, manager: SessionManager, disk: Disk, how: str) -> None:
+async def test_a_copy_is_independent_of_its_source(root: Path, manager: SessionManager, disk: Disk, how: str) -> None:
     parent = await parent_of(root, disk)
     loaded = load_session(parent)
     drafts: dict[str, Callable[[], SessionDraft]] = {
@@ -310,7 +310,7 @@ async def test_a_copy_stands_alone(root: Path, manager: SessionManager, disk: Di
     assert made(root, "child").stat().st_size < MAX_INLINE_BYTES
 
 
-async def test_a_copy_where_files_cannot_be_linked(
+async def test_a_copy_without_hard_links(
     root: Path, manager: SessionManager, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parent = await parent_of(root, disk)
@@ -349,7 +349,7 @@ async def test_export_and_import_carry_the_contents(root: Path, manager: Session
     assert values[1:] == [of(IMAGE, Thinking("t", "sealed")), of(Text(LONG), message_id="m2")]
 
 
-async def test_fields_of_a_later_version_outlive_the_way_out_of_a_line(root: Path, manager: SessionManager) -> None:
+async def test_unknown_fields_survive_moving_content_to_a_blob(root: Path, manager: SessionManager) -> None:
     block = f'{{"new":[1.50],"type":"image","mediaType":"image/png","data":"{IMAGE.data}"}}'
     line = f'{{"kind":"message","id":"m1","role":"user","timestamp":"{NOW}","content":[{block}],"later":1.0}}'
     with ImportSpool(await manager.make_root()) as incoming:
@@ -364,7 +364,7 @@ async def test_fields_of_a_later_version_outlive_the_way_out_of_a_line(root: Pat
     assert load_session(made(root, "child")).report.warnings() == ()
 
 
-async def test_a_copy_that_cannot_be_made_leaves_nothing(root: Path, disk: Disk) -> None:
+async def test_a_failed_copy_leaves_nothing(root: Path, disk: Disk) -> None:
     parent = await parent_of(root, disk)
     calls = FaultyCalls()
     calls.room = 100
@@ -377,14 +377,14 @@ async def test_a_copy_that_cannot_be_made_leaves_nothing(root: Path, disk: Disk)
     other.close()
 
 
-async def test_an_id_that_is_taken_keeps_its_blobs(root: Path, manager: SessionManager, disk: Disk) -> None:
+async def test_an_existing_id_keeps_its_blobs(root: Path, manager: SessionManager, disk: Disk) -> None:
     parent = await parent_of(root, disk)
     with pytest.raises(InvalidArgument, match="already exists"):
         await manager.create_from(lineage.fork(load_session(parent), new_id="parent", timestamp=NOW))
     assert load_session(parent).report.warnings() == ()
 
 
-async def test_what_lies_in_a_blob_is_found(root: Path, manager: SessionManager, disk: Disk) -> None:
+async def test_a_search_covers_blobs(root: Path, manager: SessionManager, disk: Disk) -> None:
     await parent_of(root, disk)
     assert [head.id for head, _ in await manager.search("/t", "LONG output")] == ["parent"]
 
@@ -392,7 +392,7 @@ async def test_what_lies_in_a_blob_is_found(root: Path, manager: SessionManager,
 # --- before blobs
 
 
-def test_a_file_of_before_is_read_as_ever() -> None:
+def test_a_file_without_blobs_is_still_read() -> None:
     path = Path(__file__).parent.parent / "fixtures" / "sessions" / "v1-before-blobs.jsonl"
     loaded = load_session(path)
     assert loaded.report.warnings() == ()
@@ -405,7 +405,7 @@ def test_a_file_of_before_is_read_as_ever() -> None:
     assert values[1].usage == Usage(10, 5, cache_read=3)
 
 
-def test_thinking_is_a_part_of_the_output() -> None:
+def test_thinking_is_part_of_the_output() -> None:
     total = Usage(1, 20, thinking=15) + Usage(2, 10, thinking=4)
     assert total == Usage(3, 30, thinking=19)
     assert total.context == 33

@@ -48,7 +48,7 @@ async def test_case_S_02_disk_full_after_40_bytes(log: SessionLog, calls: Faulty
     assert load_session(log.path).report.skipped_count == (0 if rolled_back else 1)
 
 
-async def test_what_reached_the_file_whole_is_not_written_twice(log: SessionLog, calls: FaultyCalls) -> None:
+async def test_completely_written_records_are_not_written_twice(log: SessionLog, calls: FaultyCalls) -> None:
     records = [message(str(number)) for number in range(5)]
     calls.room, calls.truncate_works = sum(len(encode_line(record)) for record in records[:3]) + 7, False
     with pytest.raises(StorageError, match="2 new lines stay"):
@@ -61,7 +61,7 @@ async def test_what_reached_the_file_whole_is_not_written_twice(log: SessionLog,
     assert texts(log.path) == ["0", "1", "2", "3", "4", "5"]
 
 
-async def test_a_full_disk_while_the_file_is_torn(calls: FaultyCalls, tmp_path: Path) -> None:
+async def test_a_full_disk_with_a_torn_line(calls: FaultyCalls, tmp_path: Path) -> None:
     disk = Disk(calls)
     path = write_session(tmp_path / "s1.jsonl", header(), tail=b'{"kind":"mess')
     torn = path.read_bytes()
@@ -90,7 +90,7 @@ async def test_short_writes(log: SessionLog, calls: FaultyCalls, most: int) -> N
     assert log.path.read_bytes() == b"".join(map(encode_line, [header(), *records]))
 
 
-async def test_a_disk_that_takes_nothing_is_a_failing_disk(log: SessionLog, calls: FaultyCalls) -> None:
+async def test_a_write_of_zero_bytes_is_an_error(log: SessionLog, calls: FaultyCalls) -> None:
     calls.most = 0
     with pytest.raises(StorageError, match="input/output error; check the disk"):
         await log.append(message("one"))
@@ -100,7 +100,7 @@ async def test_a_disk_that_takes_nothing_is_a_failing_disk(log: SessionLog, call
 
 
 @pytest.mark.parametrize("rolled_back", [True, False])
-async def test_a_sync_that_failed_is_not_asked_again(log: SessionLog, calls: FaultyCalls, rolled_back: bool) -> None:
+async def test_a_failed_sync_is_not_repeated(log: SessionLog, calls: FaultyCalls, rolled_back: bool) -> None:
     await log.append(message("one"))
     calls.failing_syncs, calls.truncate_works = {calls.syncs + 1}, rolled_back
     with pytest.raises(StorageError, match="input/output error; check the disk"):
@@ -113,7 +113,7 @@ async def test_a_sync_that_failed_is_not_asked_again(log: SessionLog, calls: Fau
     assert b'"two"' in b"".join(calls.writes)  # written anew, for the system may have dropped the first
 
 
-async def test_a_disk_that_goes_on_failing(log: SessionLog, calls: FaultyCalls) -> None:
+async def test_a_persistently_failing_disk(log: SessionLog, calls: FaultyCalls) -> None:
     calls.failing_syncs = set(range(calls.syncs + 1, calls.syncs + 5))
     for number in range(4):
         with pytest.raises(StorageError):
@@ -123,7 +123,7 @@ async def test_a_disk_that_goes_on_failing(log: SessionLog, calls: FaultyCalls) 
 
 
 @pytest.mark.parametrize("sync", ["message", "run", "none"])
-async def test_when_it_is_synced(calls: FaultyCalls, tmp_path: Path, sync: SyncMode) -> None:
+async def test_syncs_by_setting(calls: FaultyCalls, tmp_path: Path, sync: SyncMode) -> None:
     disk = Disk(calls)
     log = await SessionLog.create(tmp_path / "s1.jsonl", header(), sync=sync, disk=disk)
     counts = [calls.syncs]
@@ -164,7 +164,7 @@ async def test_a_flush_that_failed_writes_the_run_again(calls: FaultyCalls, tmp_
     assert texts(log.path) == ["one", "two"]
 
 
-async def test_what_was_refused_outlives_the_lock_and_is_written_at_the_end(calls: FaultyCalls, tmp_path: Path) -> None:
+async def test_rejected_records_are_kept_and_written_at_the_end(calls: FaultyCalls, tmp_path: Path) -> None:
     disk = Disk(calls)
     log = await SessionLog.create(tmp_path / "s1.jsonl", header(), sync="message", disk=disk)
     async with log.lock():
@@ -180,7 +180,7 @@ async def test_what_was_refused_outlives_the_lock_and_is_written_at_the_end(call
     assert texts(log.path) == ["one"]
 
 
-async def test_after_a_failed_sync_another_may_have_written(calls: FaultyCalls, tmp_path: Path) -> None:
+async def test_after_a_failed_sync_another_process_may_have_written(calls: FaultyCalls, tmp_path: Path) -> None:
     disk = Disk(calls)
     path = tmp_path / "s1.jsonl"
     log = await SessionLog.create(path, header(), sync="message", disk=disk)
@@ -199,7 +199,7 @@ async def test_after_a_failed_sync_another_may_have_written(calls: FaultyCalls, 
 
 
 @pytest.mark.parametrize("failing", ["write", "sync of the file", "sync of the directory"])
-async def test_a_session_that_cannot_be_made_leaves_nothing(calls: FaultyCalls, tmp_path: Path, failing: str) -> None:
+async def test_a_failed_creation_leaves_nothing(calls: FaultyCalls, tmp_path: Path, failing: str) -> None:
     disk = Disk(calls)
     if failing == "write":
         calls.room = 10

@@ -29,7 +29,7 @@ def test_header_title_and_time_of_the_last_record(tmp_path: Path) -> None:
     assert found.updated == parse_seconds(moment(9))
 
 
-def test_a_copy_is_as_young_as_its_making(tmp_path: Path) -> None:
+def test_a_copy_is_dated_by_its_creation(tmp_path: Path) -> None:
     copied = replace(header(), updated_at=moment(5))
     assert read_head(write_session(tmp_path / "s1.jsonl", copied, message("x", at=moment(1)))).updated == parse_seconds(
         moment(5)
@@ -49,7 +49,7 @@ def test_the_title_is_the_first_text_of_the_user(tmp_path: Path) -> None:
     assert read_head(write_session(tmp_path / "s1.jsonl", header(), *others)).title == "yes"
 
 
-def test_names_given_later(tmp_path: Path) -> None:
+def test_names_set_later(tmp_path: Path) -> None:
     early = write_session(tmp_path / "s1.jsonl", header(), rename("early", 1), message("x"), *FILLER)
     late = write_session(tmp_path / "s2.jsonl", header(), message("x"), *FILLER, rename("late", 3), rename("latest", 4))
     middle = write_session(tmp_path / "s3.jsonl", header(name="old"), message("x"), *FILLER, rename("deep", 1), *FILLER)
@@ -57,7 +57,7 @@ def test_names_given_later(tmp_path: Path) -> None:
     assert [find_last_name(path) for path in (early, late, middle)] == ["early", "latest", "deep"]
 
 
-def test_last_name_looks_past_other_changes_and_false_friends(tmp_path: Path) -> None:
+def test_the_last_name_is_found_among_other_changes_and_lookalikes(tmp_path: Path) -> None:
     other = Change(timestamp=moment(2), model="m")
     path = write_session(tmp_path / "s1.jsonl", header(), rename("real", 1), other, tail=b'{"kind":"change","name":"to')
     assert find_last_name(path) == "real"
@@ -72,7 +72,7 @@ def test_the_last_record_is_found_before_a_torn_line_and_when_it_is_long(tmp_pat
     assert read_head(path).updated == parse_seconds(moment(7))
 
 
-def test_without_a_time_in_reach_the_file_tells_it(tmp_path: Path) -> None:
+def test_without_a_recent_timestamp_the_files_time_is_used(tmp_path: Path) -> None:
     beyond = write_session(tmp_path / "s1.jsonl", header(), message("x"), tail=b"y" * (TAIL_WINDOWS[1] + 10))
     wrong = write_session(tmp_path / "s2.jsonl", header(), tail=b'{"kind":"undelivered","id":"","timestamp":"soon"}')
     assert read_head(beyond).updated == beyond.stat().st_mtime
@@ -84,7 +84,7 @@ def test_a_file_without_a_header(tmp_path: Path) -> None:
     assert (found.id, found.header.id, found.header.created_at, found.title) == ("s4", "s4", moment(3), "hello")
 
 
-def test_what_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_files(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         read_head(tmp_path / "s1.jsonl")
     with pytest.raises(StorageError, match=r"s2\.jsonl is empty and contains no session"):

@@ -122,7 +122,7 @@ def called(name: str, arguments: str, *, invalid: str = "") -> Message:
     return Message(id="a", role=Role.ASSISTANT, content=content, timestamp=NOW)
 
 
-def test_the_page_is_one_document_that_allows_only_its_own_style_and_script() -> None:
+def test_the_page_allows_only_its_own_style_and_script() -> None:
     parsed = shown(message("hello"))
     policy = parsed.values("content")[0]
     for tag in ("style", "script"):
@@ -137,7 +137,7 @@ def test_the_page_is_one_document_that_allows_only_its_own_style_and_script() ->
     assert parsed.elements[0] == ("html", {"lang": "en"})
 
 
-def test_case_X_03_hostile_names_outputs_and_links_are_inert() -> None:
+def test_case_X_03_hostile_names_outputs_and_links_are_escaped() -> None:
     name = "<img src=x onerror=alert(1)>"
     output = "</script><script>alert(1)</script>"
     parsed = shown(
@@ -173,20 +173,20 @@ def test_case_X_03_links_of_other_schemes_are_text(link: str) -> None:
     assert parsed.values("src") == []
 
 
-def test_case_X_03_an_image_from_elsewhere_is_told_and_not_loaded() -> None:
+def test_case_X_03_a_remote_image_is_named_but_not_loaded() -> None:
     parsed = shown(said("[![a *b*](https://e.example/x.png 'title')](https://e.example/)"))
     assert parsed.values("src") == []
     assert "[image: a *b* https://e.example/x.png]" in parsed.seen
 
 
-def test_case_X_03_an_attribute_ends_where_we_end_it() -> None:
+def test_case_X_03_no_value_ends_its_attribute() -> None:
     value = """a"b'c<d>e&f\0"""
     (parsed,) = Parsed(element("span", title=value)).elements
     assert parsed == ("span", {"title": value.replace("\0", "\u2400")})
 
 
 @pytest.mark.parametrize("address", ["https://e.example/a?b=c&d=%22", "http://e.example", "mailto:a@e.example"])
-def test_links_that_are_allowed(address: str) -> None:
+def test_allowed_links(address: str) -> None:
     parsed = shown(said(f"[x]({address}) <{address}>"))
     assert [value for value in parsed.values("href") if not value.startswith("#")] == [address, address]
     assert parsed.values("rel") == ["noopener noreferrer"] * 2
@@ -266,9 +266,7 @@ marked = st.lists(st.sampled_from(MARKDOWN), max_size=40).map("".join)
 
 @patient
 @given(marked, marked, marked)
-def test_case_X_03_whatever_is_said_the_page_holds_only_allowed_tags_and_addresses(
-    one: str, two: str, three: str
-) -> None:
+def test_case_X_03_any_page_has_only_allowed_tags_and_addresses(one: str, two: str, three: str) -> None:
     call = called(two, json.dumps({"path": one, "content": three, one: [two]}))
     compaction = Compaction(
         timestamp=one, summary=two, first_kept_message_id="", tokens_before=1, tokens_after=0, reason="auto"
@@ -283,7 +281,7 @@ def test_any_messages_make_a_page(some: list[Message], name: str) -> None:
     Parsed(html(header(name=name), *some))
 
 
-def test_what_is_said_is_shown_with_its_marks() -> None:
+def test_markdown_is_rendered() -> None:
     usage = Usage(1200, 34, 5, 6)
     cut = Message(
         id="a",
@@ -311,7 +309,7 @@ def test_what_is_said_is_shown_with_its_marks() -> None:
     assert NOW in parsed.values("datetime")
 
 
-def test_headings_come_in_order_whatever_a_model_writes() -> None:
+def test_headings_are_nested_correctly_for_any_text() -> None:
     parsed = shown(message("x"), said("###### low\n# high\n### mid\n\nsub\n---\n"), answer("x"))
     levels = [int(tag[1]) for tag, _ in parsed.elements if re.fullmatch(r"h\d", tag)]
     assert levels[0] == 1
@@ -331,7 +329,7 @@ def test_code_is_coloured_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "keyword" not in shown(said(source)).classes()
 
 
-def test_code_that_takes_too_long_is_plain_from_there_on_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_highlighting_falls_back_to_plain_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(highlighter, "MAX_LEXER_SECONDS", 0.0)
     parsed = shown(said("```python\ndef f(): return 'x'\n```\n```python\nimport os\n```"))
     assert "def f(): return 'x'\n" in parsed.seen
@@ -345,7 +343,7 @@ def test_a_written_file_is_coloured_by_its_name() -> None:
     assert "import os\nos.getcwd()\n" in parsed.seen
 
 
-def test_a_diff_is_coloured_and_whole() -> None:
+def test_a_diff_is_coloured_and_complete() -> None:
     diff = "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n same\n-old <b>\n+new\n"
     parsed = shown(called("edit", '{"path":"x"}'), answer("done", name="edit", diff=diff))
     folds = [("open" in attributes) for tag, attributes in parsed.elements if tag == "details"]
@@ -355,7 +353,7 @@ def test_a_diff_is_coloured_and_whole() -> None:
     assert "1 added, 1 removed" in parsed.seen
 
 
-def test_long_output_is_folded_and_says_its_size() -> None:
+def test_long_output_is_collapsed_with_its_size() -> None:
     long, short = "line\n" * 1000, "line\n"
     folds = [attributes for tag, attributes in shown(answer(long), answer(short)).elements if tag == "details"]
     assert [("open" in attributes) for attributes in folds] == [False, True]
@@ -369,7 +367,7 @@ def test_an_answer_names_its_call_and_its_failure() -> None:
     assert "failed" in seen
 
 
-def test_arguments_that_are_no_object_are_shown_as_they_were_written() -> None:
+def test_invalid_arguments_are_shown_unchanged() -> None:
     assert '{"a":' in shown(called("bash", "{}", invalid='{"a":')).seen
     assert "[1]" in shown(called("bash", "[1]")).seen
     assert "[" * 5000 in shown(called("bash", '{"a":' + "[" * 5000 + "]" * 5000 + "}")).seen
@@ -391,7 +389,7 @@ def test_a_compaction_shows_its_summary_and_files() -> None:
         assert told in seen
 
 
-def test_changes_waiting_texts_and_unknown_kinds_are_told() -> None:
+def test_changes_queued_texts_and_unknown_kinds_are_shown() -> None:
     def queued(name: str) -> Queued:
         return Queued(id=name, timestamp=NOW, mode="steer", content=(Text(f"text of {name}"),))
 
@@ -447,7 +445,7 @@ def test_each_decision_is_one_line_with_its_call(answered: PermissionAnswered, l
     assert "Permission requested" not in page.seen
 
 
-def test_a_request_without_an_answer_is_shown_as_one() -> None:
+def test_a_request_without_an_answer_is_shown_as_open() -> None:
     seen = shown(called("bash", '{"command": "make"}'), ASKED).seen
     assert "Permission requested: bash make (it runs without a sandbox)" in seen
     assert "Denied" not in seen
@@ -468,11 +466,11 @@ def test_an_answer_without_its_request_is_shown_too() -> None:
         ('{"command": ""}', ""),
     ],
 )
-def test_a_call_is_named_by_what_tells_most(arguments: str, line: str) -> None:
+def test_a_call_is_titled_by_its_main_argument(arguments: str, line: str) -> None:
     assert summarize_tool_call(ToolCall("c", "tool", arguments)) == line
 
 
-def test_a_decision_holds_no_secret() -> None:
+def test_a_decision_contains_no_secret() -> None:
     page = shown(
         called("bash", '{"command": "curl hunter22"}'), ASKED, decided("once", "person"), secrets=("hunter22",)
     )
@@ -496,7 +494,7 @@ def test_a_prompt_that_was_typed_as_a_command_shows_both() -> None:
         ("image/webp", b"RIFF\0\0\0\0WEBP"),
     ],
 )
-def test_images_are_shown_when_their_bytes_are_what_they_say(media_type: str, start: bytes) -> None:
+def test_images_are_shown_if_their_bytes_match_their_type(media_type: str, start: bytes) -> None:
     def images(data: bytes, kind: str) -> list[str]:
         block = Image(kind, base64.b64encode(data).decode())
         return shown(Message(id="u", role=Role.USER, content=(block,), timestamp=NOW)).values("src")
@@ -520,7 +518,7 @@ def test_the_tree_of_relatives_is_nested_lists() -> None:
     Parsed(html(header(), relatives=tuple(RelatedSession("x", "t", indent % 40) for indent in range(500))))
 
 
-def test_the_prompts_are_linked_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_to_prompts_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "MAX_CONTENTS_LINKS", 2)
     parsed = shown(said("a"), message("one"), message("two"), message("three"))
     assert [value for value in parsed.values("href") if value.startswith("#m")][:2] == ["#m1", "#m2"]
@@ -528,13 +526,13 @@ def test_the_prompts_are_linked_up_to_a_number(monkeypatch: pytest.MonkeyPatch) 
     assert "and 1 more" in parsed.seen
 
 
-def test_what_steers_a_reader_can_be_seen() -> None:
+def test_control_characters_are_made_visible() -> None:
     seen = shown(answer("\x1b[31mred\x1b[0m\x07 \u202eevil\x9b\x00"), said("a&#x202e;b")).seen
     for told in ("red\u2407 <U+202E>evil<U+009B>\u2400", "a<U+202E>b"):
         assert told in seen
 
 
-def test_what_is_too_long_or_too_deep_for_markdown_is_shown_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_too_long_or_deep_for_markdown_is_shown_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     deep = "> " * 150 + "end"
     assert deep in shown(said(deep)).seen
     monkeypatch.setattr(markdown, "MAX_MARKDOWN_CHARACTERS", 10)
@@ -580,13 +578,13 @@ def test_a_secret_is_shown_nowhere() -> None:
         ("hunter2", "[x](http://e.example/?key=&#104;unter2)"),
     ],
 )
-def test_a_secret_that_markdown_or_colours_would_have_split_is_shown_nowhere(secret: str, text: str) -> None:
+def test_a_secret_split_by_markdown_or_colours_is_shown_nowhere(secret: str, text: str) -> None:
     parsed = shown(said(text), secrets=(secret,))
     assert secret not in parsed.seen
     assert not any(secret in value or "%C3%B6" in value for value in parsed.values("href"))
 
 
-def test_a_table_is_aligned_by_classes_since_the_policy_forbids_styles() -> None:
+def test_a_table_is_aligned_by_classes() -> None:
     parsed = shown(said("|a|b|c|\n|:-|:-:|-:|\n|1|2|3|\n"))
     assert [tag for tag, _ in parsed.elements].count("td") == 3
     assert {"left", "center", "right"} <= parsed.classes()

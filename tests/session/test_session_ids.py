@@ -12,7 +12,7 @@ from session_samples import patient
 from yarrow.session.ids import format_timestamp, is_valid_id, new_id, parse_seconds
 
 
-def test_ids_are_uuids_of_version_7_that_tell_their_time_and_sort() -> None:
+def test_ids_are_sortable_uuids_of_version_7() -> None:
     before = time.time_ns() // 1_000_000
     made = [new_id() for _ in range(5000)]
     after = time.time_ns() // 1_000_000
@@ -25,7 +25,7 @@ def test_ids_are_uuids_of_version_7_that_tell_their_time_and_sort() -> None:
     assert len({text[-8:] for text in made}) > 4990
 
 
-def test_ids_go_up_when_the_clock_steps_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_increase_when_the_clock_steps_back(monkeypatch: pytest.MonkeyPatch) -> None:
     first = new_id()
     monkeypatch.setattr(time, "time_ns", lambda: 1_000_000_000_000_000_000)
     made = [first, *(new_id() for _ in range(10))]
@@ -50,7 +50,7 @@ def test_timestamp() -> None:
 
 @patient
 @given(st.floats(0, 4e9))
-def test_timestamps_come_back(at: float) -> None:
+def test_timestamps_round_trip(at: float) -> None:
     text = format_timestamp(at)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", text)
     assert abs(parse_seconds(text) - at) <= 0.001
@@ -61,11 +61,11 @@ def test_timestamps_come_back(at: float) -> None:
     "text",
     ["2026-11-28t00:38:13z", " 2026-11-28 00:38:13 ", "2026-11-28T01:38:13+01:00", "20261128T003813Z"],
 )
-def test_other_ways_to_write_a_time(text: str) -> None:
+def test_other_timestamp_formats(text: str) -> None:
     assert parse_seconds(text) == 1795826293
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "1795826293", "2026-13-01"])
-def test_no_time(text: str) -> None:
+def test_invalid_timestamps(text: str) -> None:
     with pytest.raises(ValueError, match=r"isoformat|month"):
         parse_seconds(text)

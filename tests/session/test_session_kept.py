@@ -24,11 +24,11 @@ def lines() -> list[dict[str, Any]]:
     return [msgspec.json.decode(line) for name in FILES for line in (FOLDER / name).read_bytes().splitlines()]
 
 
-def test_no_file_of_before_was_changed_or_dropped() -> None:
+def test_no_fixture_was_changed_or_removed() -> None:
     assert {path.name: digest(path) for path in FOLDER.glob("*.jsonl")} == FILES
 
 
-def test_every_value_of_version_1_is_read_as_it_was_written() -> None:
+def test_every_value_of_version_1_is_read_unchanged() -> None:
     loaded = load_session(FOLDER / "v1.jsonl")
     assert loaded.report.warnings() == ()
     assert loaded.header == HEADER
@@ -47,7 +47,7 @@ def keys(values: list[dict[str, Any]], tag: str) -> dict[str, set[str]]:
     return found
 
 
-def test_every_kind_and_every_field_is_in_a_file() -> None:
+def test_fixtures_cover_every_kind_and_field() -> None:
     assert keys(lines(), "kind") == fields(Record, "kind")
     blocks = list(chain.from_iterable(line.get("content", ()) for line in lines()))
     assert keys(blocks, "type") == fields(Block, "type")
@@ -56,7 +56,7 @@ def test_every_kind_and_every_field_is_in_a_file() -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-async def test_a_session_of_before_is_taken_in_and_goes_on(name: str, tmp_path: Path) -> None:
+async def test_a_fixture_can_be_imported_and_continued(name: str, tmp_path: Path) -> None:
     world = World(tmp_path)
     world.script([{"text": "ok"}])
     imported = await world.run("sessions", "import", str(FOLDER / name))

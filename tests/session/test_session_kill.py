@@ -86,7 +86,7 @@ def killed(writers: "subprocess.Popen[str]", path: Path, *, after: int, seconds:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-async def test_every_acknowledged_record_outlives_kill_9(
+async def test_every_acknowledged_record_survives_kill_9(
     tmp_path: Path, disk: Disk, writers: "subprocess.Popen[str]", part: int
 ) -> None:
     chance = random.Random(SEED + part)

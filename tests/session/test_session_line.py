@@ -44,13 +44,13 @@ def clean(value: object) -> object:
     return value
 
 
-def test_a_seal_is_the_crc_of_what_is_before_it() -> None:
+def test_a_checksum_is_the_crc_of_the_preceding_bytes() -> None:
     assert seal(b'{"kind":"x"}') == b'{"kind":"x","crc32":"%08x"}\n' % zlib.crc32(b'{"kind":"x"')
 
 
 @patient
 @given(st.lists(messages, max_size=4))
-def test_messages_come_back(written: list[Message]) -> None:
+def test_messages_round_trip(written: list[Message]) -> None:
     data = b"".join(map(encode_line, written))
     assert data.count(b"\n") == len(written)
     lines = read(data)
@@ -84,7 +84,7 @@ def _plain(value: Message) -> object:
         message("".join(token for token in TOKENS if not "\ud800" <= token[0] <= "\udfff")),
     ],
 )
-def test_every_kind_of_record_comes_back(value: Record) -> None:
+def test_every_kind_of_record_round_trips(value: Record) -> None:
     found = only(encode_line(value))
     assert (found.value, found.sealed) == (value, True)
 
@@ -108,14 +108,14 @@ def test_case_S_03_separators_and_control_characters_raw_in_a_string() -> None:
         (b"caf\xe9", "caf\ufffd"),
     ],
 )
-def test_what_is_no_unicode_is_replaced(escape: bytes, text: str) -> None:
+def test_invalid_unicode_is_replaced(escape: bytes, text: str) -> None:
     for data in (MESSAGE % escape + b"\n", seal(MESSAGE % escape)):
         found = only(data)
         assert text_of(found) == text
         assert found.raw == data[:-1]
 
 
-def test_a_line_without_a_checksum_is_accepted_and_told() -> None:
+def test_a_line_without_a_checksum_is_accepted_and_marked() -> None:
     found = only(MESSAGE % b"x" + b"\n")
     assert (text_of(found), found.sealed) == ("x", False)
 
@@ -141,7 +141,7 @@ def test_line_ends_blank_lines_and_a_byte_order_mark() -> None:
         (b'{"kind":"queued","id":"q","timestamp":"t","mode":"later","content":[]}', "queued"),
     ],
 )
-def test_what_a_later_version_wrote_is_carried(data: bytes, kind: str) -> None:
+def test_records_of_a_later_version_are_preserved(data: bytes, kind: str) -> None:
     for block in (data + b"\n", seal(data)):
         found = only(block)
         assert found.value == UnknownRecord(kind)
@@ -155,7 +155,7 @@ def test_unknown_fields_are_ignored_in_the_value_and_kept_in_the_raw_line() -> N
     assert b'"mood":{"a":[1]}' in found.raw
 
 
-def test_an_optional_field_of_a_later_version_costs_the_field_alone() -> None:
+def test_an_unknown_optional_value_loses_only_its_field() -> None:
     found = only(seal(MESSAGE.replace(b'"id"', b'"stopReason":"bored","model":"m1","id"') % b"x"))
     assert isinstance(found.value, Message)
     assert (found.value.text, found.value.stop_reason, found.value.model) == ("x", None, "m1")
@@ -204,7 +204,7 @@ def test_no_depth_of_nesting_breaks_the_reader(strange: bytes) -> None:
         assert depth > 300 or not isinstance(found.value, BadLine)
 
 
-def test_every_flipped_bit_of_a_line_is_noticed() -> None:
+def test_every_flipped_bit_of_a_line_is_detected() -> None:
     whole = [message("one"), message('say "two", 2\\', message_id="m2"), message("three")]
     first, line, last = map(encode_line, whole)
     for bit in range(len(line) * 8):

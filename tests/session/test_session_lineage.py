@@ -245,14 +245,14 @@ def test_case_S_10_branch_after_a_compaction_and_before_it(save: Save) -> None:
         (0, 0, "index: this session has no message 0: it is empty"),
     ],
 )
-def test_a_branch_at_no_message(save: Save, index: int, messages: int, says: str) -> None:
+def test_a_branch_with_an_invalid_index(save: Save, index: int, messages: int, says: str) -> None:
     parent = save(lines(*(message("x") for _ in range(messages)), Change(timestamp=NOW, model="m")))
     with pytest.raises(InvalidArgument) as caught:
         branch(parent, index, new_id="s2", timestamp=NOW)
     assert caught.value.message == says
 
 
-def test_a_branch_in_a_batch_takes_the_results_before_it_and_can_be_sent(save: Save) -> None:
+def test_a_branch_within_a_batch_keeps_earlier_results_and_is_valid(save: Save) -> None:
     batch = [calling("m1", "c1", "c2"), result("m2", "c1"), result("m3", "c2")]
     parent = save(lines(message("go", message_id="m0"), *batch, message("done", role=Role.ASSISTANT)))
     child = made(save, branch(parent, 2, new_id="s2", timestamp=NOW))
@@ -275,7 +275,7 @@ def test_a_branch_has_settings_of_that_point_and_no_name(save: Save) -> None:
     assert state(child).header.name == ""
 
 
-def test_texts_that_were_not_delivered_stay_with_the_parent(save: Save) -> None:
+def test_undelivered_texts_stay_with_the_parent(save: Save) -> None:
     queued = [Queued(id=name, timestamp=NOW, mode="steer", content=(Text(name),)) for name in "abc"]
     delivered = message("a", message_id="a")
     parent = save(lines(*queued, delivered, Undelivered(id="b", timestamp=NOW), message("end"), queued[0]))
@@ -299,7 +299,7 @@ def test_a_fork_has_the_records_of_its_source_byte_for_byte_and_no_parent(save: 
     assert LATER[1:-1] in copy.path.read_bytes().split(b"\n")[0]
 
 
-def test_where_a_session_comes_from_is_told_of_the_last_step_alone(save: Save) -> None:
+def test_the_origin_of_a_session_is_only_its_last_step(save: Save) -> None:
     child = made(save, branch(save(lines(message("x"))), None, new_id="s2", timestamp=NOW))
     copy = fork(child, new_id="s3", timestamp=NOW).header
     assert (copy.parent_id, copy.forked_from) == (None, "s2")
@@ -329,7 +329,7 @@ def test_a_damaged_line_keeps_what_could_be_read_of_it_when_it_is_changed(
     assert values(copy) == [Change(timestamp="t", name="", model="\ufffd")]
 
 
-def test_a_changed_line_differs_in_the_changed_fields_alone(save: Save) -> None:
+def test_a_changed_line_differs_only_in_the_changed_fields(save: Save) -> None:
     block = b'{"type":"text","text":"x","mood": "good"}'
     line = (
         b'{"kind": "message","id":"m","role":"tool","content":[%b],"timestamp":"t","isError":true,"toolCallId":"c"}'
@@ -346,7 +346,7 @@ def test_a_changed_line_differs_in_the_changed_fields_alone(save: Save) -> None:
     assert raw == seal(expected)
 
 
-def test_a_file_that_shrinks_while_it_is_copied_is_told(tmp_path: Path) -> None:
+def test_a_file_that_shrinks_during_the_copy_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "s1.jsonl"
     path.write_bytes(b"".join(lines(message("one"), message("two"))))
     draft = fork(load_session(path), new_id="s2", timestamp=NOW)
@@ -355,7 +355,7 @@ def test_a_file_that_shrinks_while_it_is_copied_is_told(tmp_path: Path) -> None:
         list(draft.encode_lines())
 
 
-def test_a_header_far_from_the_beginning_is_not_looked_for(tmp_path: Path, save: Save) -> None:
+def test_a_header_far_from_the_start_is_not_searched(tmp_path: Path, save: Save) -> None:
     path = tmp_path / "s1.jsonl"
     path.write_bytes(b"".join([encode_line(message("x"))] * 20 + [later(header("s1"))]))
     assert made(save, fork(load_session(path), new_id="s2", timestamp=NOW)).header.forked_from == "s1"
@@ -366,7 +366,7 @@ def test_a_header_far_from_the_beginning_is_not_looked_for(tmp_path: Path, save:
 
 @patient
 @given(sessions(), st.data())
-def test_a_rebase_keeps_order_and_takes_calls_with_their_results(
+def test_a_rebase_keeps_order_and_calls_with_their_results(
     save: Save, source: list[bytes], data: st.DataObject
 ) -> None:
     origin = save(source)
@@ -409,7 +409,7 @@ def _groups(messages: list[Message]) -> list[set[int]]:
     return groups
 
 
-def test_a_rebase_tells_what_it_added(save: Save) -> None:
+def test_a_rebase_reports_added_messages(save: Save) -> None:
     turn = [calling("m1", "c1", "c2"), result("m2", "c1"), result("m3", "c2")]
     origin = save(lines(message("go", message_id="m0"), *turn, message("end", message_id="m4")))
     for index in (1, 2, 3):
@@ -418,7 +418,7 @@ def test_a_rebase_tells_what_it_added(save: Save) -> None:
         assert sorted([*rebased.added, index]) == [1, 2, 3]
 
 
-def test_signed_thinking_stays_only_behind_the_messages_it_was_thought_after(save: Save) -> None:
+def test_signed_thinking_is_kept_only_after_its_original_prefix(save: Save) -> None:
     turns = [message("go", message_id="m0"), calling("m1", "c1", thought="hm"), result("m2", "c1")]
     turns += [message("on", message_id="m3"), calling("m4", thought="so")]
     origin = save([*lines(), *map(later, turns)])
@@ -433,7 +433,7 @@ def test_signed_thinking_stays_only_behind_the_messages_it_was_thought_after(sav
     assert said(squashed)[1:] == [turns[0], bare[1], turns[2]]
 
 
-def test_signed_thinking_after_a_compaction_goes_when_that_is_not_taken(save: Save) -> None:
+def test_signed_thinking_after_an_omitted_compaction_is_dropped(save: Save) -> None:
     first, second = calling("m0", thought="hm"), calling("m1", thought="so")
     origin = save(lines(first, compaction("m0"), second))
     child = made(save, rebase(origin, [0, 1], new_id="s2", timestamp=NOW).draft)
@@ -445,7 +445,7 @@ def _without_opaque(content: tuple[Block, ...]) -> tuple[Block, ...]:
     return tuple(block for block in bare if not isinstance(block, Opaque))
 
 
-def test_a_squash_begins_with_a_summary_of_the_rest(save: Save) -> None:
+def test_a_squash_starts_with_a_summary_of_the_rest(save: Save) -> None:
     origin = save(lines(*(message(text, message_id=text) for text in "abc")))
     draft = rebase(origin, [1], new_id="s2", timestamp=moment(7), summary="a and c").draft
     first, second = said(made(save, draft))
@@ -466,7 +466,7 @@ def test_a_squash_begins_with_a_summary_of_the_rest(save: Save) -> None:
         ([1, 2, 1], "indices: message 1 is listed twice: choose each once"),
     ],
 )
-def test_indices_that_choose_nothing_sensible(save: Save, indices: list[int], says: str) -> None:
+def test_invalid_indices_are_rejected(save: Save, indices: list[int], says: str) -> None:
     origin = save(lines(*(message("x") for _ in range(3))))
     with pytest.raises(InvalidArgument) as caught:
         rebase(origin, indices, new_id="s2", timestamp=NOW)
@@ -480,7 +480,7 @@ def test_indices_that_choose_nothing_sensible(save: Save, indices: list[int], sa
 
 @patient
 @given(sessions(), sessions("s2", "x"), sessions("s3", "y"))
-def test_a_merge_has_each_message_of_both_once(
+def test_a_merge_contains_each_message_of_both_once(
     save: Save, common: list[bytes], ours: list[bytes], theirs: list[bytes]
 ) -> None:
     current, other = save([*common, *ours[1:]]), save([theirs[0], *common[1:], *theirs[1:]])
@@ -518,7 +518,7 @@ def test_a_merge_is_a_child_of_the_current_session(save: Save) -> None:
     assert [each.text for each in said(child)] == ["a", "b", "c", "what came of it?", "this"]
 
 
-def test_a_merge_may_condense_the_other(save: Save) -> None:
+def test_a_merge_may_summarize_the_other(save: Save) -> None:
     ours = save(lines(message("a", message_id="a")))
     theirs = save(lines(message("c", message_id="c"), message("d"), session_id="s2"))
     child = made(save, merge(ours, theirs, new_id="s3", synthesis=SYNTHESIS, summary="c and d"))
@@ -527,7 +527,7 @@ def test_a_merge_may_condense_the_other(save: Save) -> None:
     assert said(child) == [*said(ours), told, *SYNTHESIS]
 
 
-def test_the_compaction_of_the_current_stays_in_force_and_the_others_is_not_taken(save: Save) -> None:
+def test_a_merge_keeps_the_current_sessions_compaction_only(save: Save) -> None:
     kept, news = message("kept", message_id="k"), [message("c", message_id="c"), message("d", message_id="d")]
     ours = save(lines(message("old"), kept, compaction("k", "ours")))
     theirs = save(lines(news[0], compaction("", "theirs"), news[1], session_id="s2"))
@@ -535,7 +535,7 @@ def test_the_compaction_of_the_current_stays_in_force_and_the_others_is_not_take
     assert context(values(child)) == ("ours", [kept, *news, *SYNTHESIS])
 
 
-def test_ids_that_are_taken_are_given_anew_and_calls_keep_their_results(save: Save) -> None:
+def test_colliding_ids_are_replaced_and_calls_keep_their_results(save: Save) -> None:
     first = message("a", message_id="a")
     ours = [calling("b", "c1"), message("stop", message_id="s")]
     theirs = [calling("b", "c1"), result("r", "c1"), message("again", message_id="s3-1"), message("a", message_id="a")]
@@ -554,21 +554,21 @@ def test_ids_that_are_taken_are_given_anew_and_calls_keep_their_results(save: Sa
     assert by_call[asking[1].tool_calls[0].id] == "of c1"
 
 
-def test_ids_are_distinct_also_where_the_other_has_one_twice_or_that_of_the_synthesis(save: Save) -> None:
+def test_ids_are_unique_despite_duplicates_in_the_other_session(save: Save) -> None:
     twice = [message("c", message_id="c"), message("d", message_id="c"), message("e", message_id=SYNTHESIS[1].id)]
     theirs = save(lines(*twice, session_id="s2"))
     child = made(save, merge(save(lines()), theirs, new_id="s3", synthesis=SYNTHESIS))
     assert said_ids(child) == ["c", "s3-1", "s3-2", *(each.id for each in SYNTHESIS)]
 
 
-def test_two_branches_of_one_batch_become_one_whole_batch(save: Save) -> None:
+def test_two_branches_of_one_batch_are_joined(save: Save) -> None:
     turn = [message("go", message_id="g"), calling("m", "c1", "c2"), result("r1", "c1"), result("r2", "c2")]
     parent = save(lines(*turn))
     child = made(save, branch(parent, 2, new_id="s2", timestamp=NOW))
     assert said(made(save, merge(child, parent, new_id="s3", synthesis=SYNTHESIS))) == [*turn, *SYNTHESIS]
 
 
-def test_there_must_be_something_to_merge(save: Save) -> None:
+def test_a_merge_without_messages_is_rejected(save: Save) -> None:
     whole = save(lines(message("a", message_id="a"), message("b", message_id="b")))
     with pytest.raises(InvalidArgument, match="other_session_id: cannot merge s1 into itself"):
         merge(whole, whole, new_id="s3", synthesis=SYNTHESIS)
@@ -583,7 +583,7 @@ def test_there_must_be_something_to_merge(save: Save) -> None:
 
 @patient
 @given(sessions(session_id="../../etc/passwd\u2028" * 20))
-def test_an_import_takes_every_record_byte_for_byte(save: Save, source: list[bytes]) -> None:
+def test_an_import_preserves_every_record_byte_for_byte(save: Save, source: list[bytes]) -> None:
     elsewhere = save(source)
     copy = made(save, import_copy(elsewhere, new_id="s2", cwd="/here", timestamp=moment(9)))
     assert list(copy.read_raw_lines()) == list(elsewhere.read_raw_lines())
@@ -605,14 +605,14 @@ def test_an_import_has_no_parent_here(save: Save) -> None:
     assert (found.parent_id, found.parent_message_index, found.imported_from) == (None, None, "s2")
 
 
-def test_a_compaction_that_keeps_nothing_known_is_imported_and_loads(save: Save) -> None:
+def test_a_compaction_with_an_unknown_start_can_be_imported(save: Save) -> None:
     elsewhere = save(lines(message("one"), compaction("nowhere"), message("two")))
     copy = made(save, import_copy(elsewhere, new_id="s2", cwd="/here", timestamp=NOW))
     assert state(copy).compaction == compaction("nowhere")
     assert [each.text for each in state(copy).messages] == ["one", "two"]
 
 
-def test_unknown_kinds_before_the_point_of_a_branch_are_taken(save: Save) -> None:
+def test_unknown_kinds_before_a_branch_point_are_copied(save: Save) -> None:
     future = [seal(b'{"kind": "future", "n":%d}' % number) for number in range(2)]
     parent = save([*lines(), future[0], encode_line(message("x")), future[1]])
     child = made(save, branch(parent, 0, new_id="s2", timestamp=NOW))

@@ -49,14 +49,16 @@ async def test_only_the_owner_can_read_whatever_the_umask(tmp_path: Path, disk: 
     assert names(path.parent) == ["s1.jsonl", "s1.lock"]
 
 
-async def test_directories_that_exist_are_left_alone(tmp_path: Path, disk: Disk) -> None:
+async def test_existing_directories_are_unchanged(tmp_path: Path, disk: Disk) -> None:
     tmp_path.chmod(0o755)
     await new_log(tmp_path / "s1.jsonl", disk)
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 
 @pytest.mark.parametrize("links", [True, False])
-async def test_an_id_that_is_taken(tmp_path: Path, disk: Disk, links: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_existing_ids_are_rejected(
+    tmp_path: Path, disk: Disk, links: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def no_links(self: Path, target: Path) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
 
@@ -70,13 +72,13 @@ async def test_an_id_that_is_taken(tmp_path: Path, disk: Disk, links: bool, monk
     assert names(tmp_path) == ["s1.jsonl"]
 
 
-async def test_a_place_where_nothing_can_be_made(tmp_path: Path, disk: Disk) -> None:
+async def test_an_unwritable_directory_is_an_error(tmp_path: Path, disk: Disk) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match=r"s1\.jsonl: not a directory; choose another path"):
         await new_log(tmp_path / "file" / "sessions" / "s1.jsonl", disk)
 
 
-async def test_opening_what_is_not_there(tmp_path: Path, disk: Disk) -> None:
+async def test_opening_a_missing_session(tmp_path: Path, disk: Disk) -> None:
     with pytest.raises(NotFound):
         await SessionLog.open(tmp_path / "s1.jsonl", sync="message", disk=disk)
     (tmp_path / "file").write_text("")
@@ -119,7 +121,7 @@ async def test_torn_at_every_byte(tmp_path: Path, disk: Disk) -> None:
         assert load_session(path).report.skipped_count == (0 if whole or cut == 0 else 1)
 
 
-async def test_several_records_in_order_and_none(tmp_path: Path, disk: Disk) -> None:
+async def test_several_records_and_no_records(tmp_path: Path, disk: Disk) -> None:
     log = await new_log(tmp_path / "s1.jsonl", disk)
     async with log.lock():
         await log.append()
@@ -148,9 +150,7 @@ async def test_without_the_lock_nothing_is_appended(tmp_path: Path, disk: Disk) 
     assert texts(log.path) == []
 
 
-async def test_a_record_that_is_too_long_is_refused(
-    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_too_long_record_is_rejected(tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "MAX_LINE_BYTES", 1000)
     log = await new_log(tmp_path / "s1.jsonl", disk)
     async with log.lock():
@@ -186,7 +186,7 @@ async def busy(log: SessionLog, calls: BlockingCalls) -> asyncio.Task[None]:
     return task
 
 
-async def test_what_waits_for_a_sync_goes_together(tmp_path: Path, calls: BlockingCalls) -> None:
+async def test_waiting_records_share_a_sync(tmp_path: Path, calls: BlockingCalls) -> None:
     disk = Disk(calls)
     log = await new_log(tmp_path / "s1.jsonl", disk)
     async with log.lock():
@@ -202,7 +202,7 @@ async def test_what_waits_for_a_sync_goes_together(tmp_path: Path, calls: Blocki
     assert texts(log.path) == ["busy", *map(str, range(50))]
 
 
-async def test_a_flush_is_not_forgotten_among_appends(tmp_path: Path, calls: BlockingCalls) -> None:
+async def test_a_flush_is_honored_among_appends(tmp_path: Path, calls: BlockingCalls) -> None:
     disk = Disk(calls)
     log = await SessionLog.create(tmp_path / "s1.jsonl", header(), sync="run", disk=disk)
     async with log.lock():
@@ -222,9 +222,7 @@ async def test_a_flush_is_not_forgotten_among_appends(tmp_path: Path, calls: Blo
     disk.close()
 
 
-async def test_the_entries_of_a_directory_are_synced_as_such(
-    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_directories_are_synced(tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are metadata, which `fdatasync` may leave out."""
     synced: list[bool] = []
     monkeypatch.setattr(os, "fdatasync", lambda fd: synced.append(stat.S_ISDIR(os.fstat(fd).st_mode)), raising=False)
@@ -232,7 +230,7 @@ async def test_the_entries_of_a_directory_are_synced_as_such(
     assert not any(synced)
 
 
-async def test_other_sessions_do_not_wait(tmp_path: Path, calls: BlockingCalls) -> None:
+async def test_other_sessions_are_not_blocked(tmp_path: Path, calls: BlockingCalls) -> None:
     disk = Disk(calls)
     slow, made = await new_log(tmp_path / "s1.jsonl", disk), await new_log(tmp_path / "s2.jsonl", disk)
     fast = await SessionLog.open(made.path, sync="none", disk=disk)
@@ -246,7 +244,7 @@ async def test_other_sessions_do_not_wait(tmp_path: Path, calls: BlockingCalls) 
     disk.close()
 
 
-async def test_a_cancelled_append_is_written_all_the_same(tmp_path: Path, calls: BlockingCalls) -> None:
+async def test_a_cancelled_append_is_still_written(tmp_path: Path, calls: BlockingCalls) -> None:
     disk = Disk(calls)
     log = await new_log(tmp_path / "s1.jsonl", disk)
     async with log.lock():
@@ -263,7 +261,7 @@ async def test_a_cancelled_append_is_written_all_the_same(tmp_path: Path, calls:
     assert texts(log.path) == ["busy", "waiting", "last"]
 
 
-async def test_the_lock_is_given_back_after_what_is_under_way(tmp_path: Path, calls: BlockingCalls) -> None:
+async def test_the_lock_is_released_after_pending_writes(tmp_path: Path, calls: BlockingCalls) -> None:
     disk = Disk(calls)
     log = await new_log(tmp_path / "s1.jsonl", disk)
     await log.acquire()
@@ -304,7 +302,9 @@ async def test_a_cancelled_acquire_leaves_no_lock(tmp_path: Path, calls: Blockin
     disk.close()
 
 
-async def test_what_waits_is_bounded(tmp_path: Path, calls: BlockingCalls, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_writes_are_bounded(
+    tmp_path: Path, calls: BlockingCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store, "MAX_PENDING_BYTES", 2000)
     disk = Disk(calls)
     log = await new_log(tmp_path / "s1.jsonl", disk)
@@ -350,7 +350,7 @@ def held_by_another_process(path: Path) -> Generator["subprocess.Popen[bytes]"]:
         child.kill()
 
 
-async def test_case_S_04_a_second_process_is_refused_and_can_read(tmp_path: Path, disk: Disk) -> None:
+async def test_case_S_04_a_second_process_cannot_write_but_can_read(tmp_path: Path, disk: Disk) -> None:
     path = write_session(tmp_path / "s1.jsonl", header(), message("one"))
     log = await SessionLog.open(path, sync="message", disk=disk)
     with held_by_another_process(path) as child:
@@ -386,7 +386,7 @@ async def test_two_logs_in_one_process(tmp_path: Path, disk: Disk) -> None:
     assert texts(one.path) == ["one", "two", "three"]
 
 
-async def test_a_grown_file_is_noticed_from_the_opening_on(tmp_path: Path, disk: Disk) -> None:
+async def test_a_grown_file_is_detected_after_opening(tmp_path: Path, disk: Disk) -> None:
     path = write_session(tmp_path / "s1.jsonl", header())
     log = await SessionLog.open(path, sync="message", disk=disk)
     write_session(path, header(), message("one"))
@@ -404,7 +404,7 @@ async def test_the_lock_file_names_the_process_and_stays(tmp_path: Path, disk: D
     assert lock.stat().st_ino == inode
 
 
-async def test_a_lock_that_cannot_be_made(tmp_path: Path, disk: Disk) -> None:
+async def test_a_lock_that_cannot_be_created(tmp_path: Path, disk: Disk) -> None:
     log = await new_log(tmp_path / "s1.jsonl", disk)
     (tmp_path / "s1.lock").mkdir()
     with pytest.raises(StorageError, match=r"cannot lock the session .*: is a directory"):
@@ -415,7 +415,7 @@ def handles() -> int:
     return len(names(Path("/dev/fd")))
 
 
-async def test_an_unlocked_log_holds_no_file(tmp_path: Path, disk: Disk) -> None:
+async def test_an_unlocked_log_keeps_no_file_open(tmp_path: Path, disk: Disk) -> None:
     before = handles()
     logs = [await new_log(tmp_path / f"s{number}.jsonl", disk) for number in range(20)]
     for log in logs:
@@ -429,7 +429,7 @@ async def test_an_unlocked_log_holds_no_file(tmp_path: Path, disk: Disk) -> None
 # --- a log that keeps nothing
 
 
-async def test_a_log_in_memory_behaves_as_one_on_the_disk(
+async def test_an_in_memory_log_behaves_like_one_on_disk(
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -61,7 +61,7 @@ def test_a_project_directory_is_always_a_plain_name(tmp_path: Path, path: str) -
     assert len(name) <= MAX_SLUG_CHARACTERS + 13
 
 
-def test_a_project_is_its_real_path(tmp_path: Path) -> None:
+def test_a_project_is_identified_by_its_real_path(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     found = [project_dir(tmp_path, str(tmp_path / path)) for path in ("real", "link", "real/../real/", "link/.")]
@@ -72,7 +72,7 @@ def test_a_project_is_its_real_path(tmp_path: Path) -> None:
 # --- made, found, loaded
 
 
-async def test_made_found_and_loaded(manager: SessionManager, root: Path) -> None:
+async def test_a_session_is_created_found_and_loaded(manager: SessionManager, root: Path) -> None:
     log = await manager.create(header("s1", cwd="/t/p"))
     assert log.path == project_dir(root, "/t/p") / "s1.jsonl"
     async with log.lock():
@@ -84,7 +84,7 @@ async def test_made_found_and_loaded(manager: SessionManager, root: Path) -> Non
     assert again.path == log.path
 
 
-async def test_what_is_not_there(manager: SessionManager, root: Path) -> None:
+async def test_a_missing_session_is_not_found(manager: SessionManager, root: Path) -> None:
     assert await manager.find("s1") is None
     assert await manager.find_newest("/t") is None
     assert await manager.list_heads() == []
@@ -94,7 +94,7 @@ async def test_what_is_not_there(manager: SessionManager, root: Path) -> None:
     assert not root.exists()
 
 
-async def test_an_id_is_taken_in_every_project(manager: SessionManager) -> None:
+async def test_an_id_is_unique_across_projects(manager: SessionManager) -> None:
     await manager.create(header("s1", cwd="/t/a"))
     with pytest.raises(InvalidArgument, match="s1 already exists"):
         await manager.create(header("s1", cwd="/t/b"))
@@ -115,7 +115,7 @@ async def test_a_hostile_id_never_becomes_a_path(manager: SessionManager, root: 
     assert names(root) == ["p", "x.jsonl"]
 
 
-async def test_case_S_09_an_id_on_the_disk_is_never_not_found(manager: SessionManager, root: Path) -> None:
+async def test_case_S_09_an_id_on_disk_is_always_found(manager: SessionManager, root: Path) -> None:
     project = project_dir(root, "/t")
     write_session(project / "bare.jsonl", message("hello"))
     write_session(project / "other.jsonl", header("another"))
@@ -132,13 +132,13 @@ async def test_case_S_09_an_id_on_the_disk_is_never_not_found(manager: SessionMa
     assert "is empty and contains no session" in listed["empty"]
 
 
-async def test_case_S_08_a_session_without_its_parent_is_listed_and_opens(manager: SessionManager) -> None:
+async def test_case_S_08_a_session_with_a_missing_parent_is_listed_and_opens(manager: SessionManager) -> None:
     await manager.create(header("s1", parent_id="nowhere"))
     assert [head.header.parent_id for head in await manager.list_heads("/t")] == ["nowhere"]
     assert (await manager.load("s1")).header.parent_id == "nowhere"
 
 
-async def test_a_root_that_is_no_directory(tmp_path: Path, disk: Disk) -> None:
+async def test_a_session_directory_that_is_a_file(tmp_path: Path, disk: Disk) -> None:
     (tmp_path / "file").write_text("")
     manager = SessionManager(tmp_path / "file", sync="message", disk=disk)
     for look in (manager.list_heads(), manager.find("s1"), manager.create(header())):
@@ -163,7 +163,7 @@ async def test_lists_are_newest_first_and_of_one_project_or_all(manager: Session
     assert await manager.find_newest("/t/b") == "b0"
 
 
-async def test_the_newest_is_told_by_the_records_not_by_the_file(manager: SessionManager, root: Path) -> None:
+async def test_the_latest_session_is_determined_by_its_records(manager: SessionManager, root: Path) -> None:
     new, old = put(root, "new", at=9), put(root, "old", at=1)
     os.utime(new, (1, 1))
     os.utime(old, None)
@@ -212,7 +212,7 @@ async def test_the_present_name_counts(manager: SessionManager, root: Path) -> N
         await manager.resolve("old")
 
 
-async def test_several_that_fit_are_named(manager: SessionManager, root: Path) -> None:
+async def test_ambiguous_matches_are_listed(manager: SessionManager, root: Path) -> None:
     for number in range(7):
         put(root, f"same-{number}", name="named" if number == 6 else "", text=f"do {number}", at=number)
     with pytest.raises(InvalidArgument) as caught:
@@ -227,7 +227,7 @@ async def test_several_that_fit_are_named(manager: SessionManager, root: Path) -
         await manager.resolve("twin")
 
 
-async def test_what_is_not_found_is_told_with_what_is_near(manager: SessionManager, root: Path) -> None:
+async def test_a_session_not_found_suggests_similar_ones(manager: SessionManager, root: Path) -> None:
     put(root, "0193aaaa-0000-7000-8000-0000deadbeef", text="fix it")
     for number in range(MAX_CANDIDATES + 2):
         put(root, f"session-{number}")
@@ -243,7 +243,7 @@ async def test_what_is_not_found_is_told_with_what_is_near(manager: SessionManag
 # --- deleting, searching, making whole
 
 
-async def test_a_deleted_session_is_gone_with_all_that_was_beside_it(manager: SessionManager, root: Path) -> None:
+async def test_a_session_is_deleted_with_all_its_files(manager: SessionManager, root: Path) -> None:
     path = put(root, "abcdefgh")
     blob = path.with_suffix(".blobs") / "x"
     blob.parent.mkdir()
@@ -256,7 +256,7 @@ async def test_a_deleted_session_is_gone_with_all_that_was_beside_it(manager: Se
         await manager.delete("abcdefgh")
 
 
-async def test_a_session_that_is_written_is_not_deleted(manager: SessionManager, root: Path) -> None:
+async def test_a_session_being_written_is_not_deleted(manager: SessionManager, root: Path) -> None:
     path = put(root, "abcdefgh")
     log = await manager.open("abcdefgh")
     async with log.lock():
@@ -267,7 +267,7 @@ async def test_a_session_that_is_written_is_not_deleted(manager: SessionManager,
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-async def test_what_is_no_id_deletes_nothing(manager: SessionManager, root: Path, hostile: str) -> None:
+async def test_an_invalid_id_deletes_nothing(manager: SessionManager, root: Path, hostile: str) -> None:
     path = put(root, "abcdefgh")
     with pytest.raises(InvalidArgument):
         await manager.delete(hostile)
@@ -298,7 +298,7 @@ async def test_searching(manager: SessionManager, root: Path, said: str, wanted:
     assert len(await manager.search(None, wanted)) == (0 if line is None else 2)
 
 
-async def test_a_session_is_made_whole_or_not_at_all(manager: SessionManager, root: Path) -> None:
+async def test_a_session_is_created_completely_or_not_at_all(manager: SessionManager, root: Path) -> None:
     entries = (message("one"), message("two"))
     await manager.create_from(SessionDraft(header("abcdefgh"), entries))
     loaded = await manager.load("abcdefgh")

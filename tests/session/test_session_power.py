@@ -189,14 +189,14 @@ async def test_no_acknowledged_record_is_lost(run: Run, root: Path, tmp_path: Pa
     assert lost(model, tmp_path) == 0
 
 
-async def test_no_line_names_a_blob_that_is_not_whole(root: Path, tmp_path: Path) -> None:
+async def test_no_line_references_an_incomplete_blob(root: Path, tmp_path: Path) -> None:
     model = PowerModel(root)
     await played(model, with_blobs)
     assert len(model.promises) >= 9
     assert lost(model, tmp_path, states=FEW_STATES) == 0
 
 
-async def test_a_blob_of_a_careless_writer_is_made_safe_before_it_is_named_again(root: Path, tmp_path: Path) -> None:
+async def test_an_unsynced_blob_is_synced_before_it_is_referenced_again(root: Path, tmp_path: Path) -> None:
     model = PowerModel(root)
     await played(model, after_a_careless_writer)
     after = len(model.ops)
@@ -212,7 +212,7 @@ async def test_a_blob_of_a_careless_writer_is_made_safe_before_it_is_named_again
 
 
 @pytest.mark.parametrize("forgotten", ["*.blobs/*", "*.blobs"])
-async def test_a_forgotten_sync_of_blobs_is_noticed(root: Path, tmp_path: Path, forgotten: str) -> None:
+async def test_a_missing_sync_of_blobs_is_detected(root: Path, tmp_path: Path, forgotten: str) -> None:
     class Forgetful(PowerModel):
         def sync(self, fd: int, /, *, directory: bool) -> None:
             if os.fstat(fd).st_ino not in {path.stat().st_ino for path in root.rglob(forgotten)}:
@@ -254,13 +254,13 @@ class AcknowledgesBeforeSync(PowerModel):
 
 
 @pytest.mark.parametrize("mutant", [NoSyncOfFiles, NoSyncOfDirectories, AcknowledgesBeforeSync])
-async def test_the_model_notices_a_disk_that_lies(mutant: type[PowerModel], root: Path, tmp_path: Path) -> None:
+async def test_the_disk_model_detects_missing_syncs(mutant: type[PowerModel], root: Path, tmp_path: Path) -> None:
     model = mutant(root)
     await played(model, two_sessions)
     assert lost(model, tmp_path) > 100
 
 
-async def test_a_session_goes_on_after_a_power_failure(root: Path, tmp_path: Path) -> None:
+async def test_a_session_continues_after_a_power_failure(root: Path, tmp_path: Path) -> None:
     model = PowerModel(root)
     await played(model, two_sessions)
     chance = random.Random(SEED)

@@ -17,7 +17,7 @@ COMPACTION = Compaction(
 )
 
 
-def test_a_whole_session(tmp_path: Path) -> None:
+def test_a_complete_session(tmp_path: Path) -> None:
     written = [message("one"), Change(timestamp=NOW, name="n"), message("two"), COMPACTION]
     path = write_session(tmp_path / "s1.jsonl", header(), *written)
     loaded = load_session(path)
@@ -37,7 +37,7 @@ def test_case_S_01_300_good_lines_and_a_torn_one(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_case_S_08_a_parent_that_does_not_exist(tmp_path: Path) -> None:
+def test_case_S_08_an_unknown_parent(tmp_path: Path) -> None:
     path = write_session(tmp_path / "s1.jsonl", header(parent_id="nowhere"), message("one"), message("two"))
     assert load_session(path).header.parent_id == "nowhere"
     assert texts(path) == ["one", "two"]
@@ -76,27 +76,27 @@ def test_case_S_09_a_byte_order_mark_before_the_header(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_without_one_good_line_is_refused_with_the_line(tmp_path: Path) -> None:
+def test_a_file_without_a_valid_line_is_rejected_with_the_line(tmp_path: Path) -> None:
     path = write_session(tmp_path / "s1.jsonl", tail=b'\n{"kind":"header","id"')
     with pytest.raises(StorageError, match=r"s1\.jsonl, line 2 is truncated, and no other line can be read"):
         load_session(path)
 
 
-def test_a_header_of_a_kind_that_cannot_be_read_is_made_up(tmp_path: Path) -> None:
+def test_an_unreadable_header_is_replaced_by_defaults(tmp_path: Path) -> None:
     path = write_session(tmp_path / "s1.jsonl", tail=b'{"kind":"header","cwd":7}\n')
     loaded = load_session(path)
     assert loaded.header.id == "s1"
     assert [stored.value for stored in loaded.records] == [UnknownRecord("header")]
 
 
-def test_a_second_header_is_carried_and_does_not_count(tmp_path: Path) -> None:
+def test_a_second_header_is_preserved_but_ignored(tmp_path: Path) -> None:
     path = write_session(tmp_path / "s1.jsonl", header(name="first"), header(name="second"))
     loaded = load_session(path)
     assert loaded.header.name == "first"
     assert [stored.value for stored in loaded.records] == [header(name="second")]
 
 
-def test_raw_lines_keep_what_the_values_leave_out(tmp_path: Path) -> None:
+def test_raw_lines_keep_fields_that_values_omit(tmp_path: Path) -> None:
     later = b'{"kind":"future","x":1}'
     more = encode_line(message("two"))[:-1].replace(b'"role"', b'"mood":"good","role"').replace(b',"crc32"', b',"crc"')
     path = write_session(tmp_path / "s1.jsonl", header(), message("one"), tail=later + b"\r\nbad\n" + more)
@@ -110,14 +110,14 @@ def test_raw_lines_keep_what_the_values_leave_out(tmp_path: Path) -> None:
     )
 
 
-def test_many_bad_lines_are_counted_not_kept(tmp_path: Path) -> None:
+def test_many_invalid_lines_are_counted(tmp_path: Path) -> None:
     path = write_session(tmp_path / "s1.jsonl", header(), tail=b"bad\n" * (MAX_DESCRIBED_PROBLEMS + 7))
     report = load_session(path).report
     assert (len(report.skipped), report.skipped_count) == (MAX_DESCRIBED_PROBLEMS, MAX_DESCRIBED_PROBLEMS + 7)
     assert report.warnings()[-1] == "7 more lines of the session were skipped."
 
 
-def test_no_file_and_no_readable_file(tmp_path: Path) -> None:
+def test_missing_and_unreadable_files(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         load_session(tmp_path / "s1.jsonl")
     (tmp_path / "s2.jsonl").mkdir()

@@ -32,7 +32,7 @@ links = st.none() | st.sampled_from((*IDS, "gone"))
 
 @patient
 @given(st.lists(links, min_size=5, max_size=5), st.lists(links, min_size=5, max_size=5), links)
-def test_any_links_between_sessions_end_in_a_list(
+def test_any_relations_between_sessions_yield_a_list(
     parents: list[str | None], forks: list[str | None], merged: str
 ) -> None:
     heads = [head(one, parent, forked=fork) for one, parent, fork in zip(IDS, parents, forks, strict=True)]
@@ -46,11 +46,11 @@ def test_any_links_between_sessions_end_in_a_list(
     assert all(row.id != "aaaa" for row in rows if row.note)
 
 
-def test_of_many_ancestors_the_nearest_are_named() -> None:
+def test_only_the_nearest_of_many_ancestors_are_named() -> None:
     chain = [head(f"s{number:04}", f"s{number - 1:04}") for number in range(300)]
     rows = find_related_sessions(loaded("s0299"), [*chain, head("aaaa", "s0299", title="hello")])
     assert [row.id for row in rows] == [*(f"s{number:04}" for number in range(300 - MAX_ANCESTORS, 300)), "aaaa"]
 
 
-def test_one_without_relatives_has_no_rows() -> None:
+def test_a_session_without_relatives_has_no_rows() -> None:
     assert find_related_sessions(loaded(), [head("aaaa", None), head("bbbb", None), head("cccc", "bbbb")]) == []

@@ -61,13 +61,13 @@ def test_messages_in_order_and_the_last_compaction() -> None:
     assert (state.header.id, state.header.updated_at) == ("s1", moment(4))
 
 
-def test_a_copy_is_as_young_as_its_making() -> None:
+def test_a_copy_is_dated_by_its_creation() -> None:
     copied = SessionState(replace(header(), updated_at=moment(5)))
     assert fold_records(copied, [message("x", at=moment(1))]).header.updated_at == moment(5)
     assert fold_records(copied, [message("x", at=moment(7))]).header.updated_at == moment(7)
 
 
-def test_a_text_waits_until_it_is_delivered_or_handed_back() -> None:
+def test_a_text_is_queued_until_delivered_or_returned() -> None:
     state = fold_records(START, [queued("a"), queued("b"), queued("c")])
     assert [text.id for text in state.queued] == ["a", "b", "c"]
     state = apply_record(state, message("t", message_id="a"))
@@ -94,7 +94,7 @@ RECORDS = st.lists(
 
 @patient
 @given(RECORDS, RECORDS)
-def test_one_by_one_or_all_at_once_and_from_every_state_on(
+def test_records_apply_one_by_one_or_together_from_any_state(
     first: list[Record | UnknownRecord], more: list[Record | UnknownRecord]
 ) -> None:
     state = START
@@ -108,7 +108,7 @@ def test_one_by_one_or_all_at_once_and_from_every_state_on(
         assert fold_records(earlier, more) == fold_records(START, [*first[:length], *more])
 
 
-def test_messages_are_a_sequence() -> None:
+def test_messages_have_the_sequence_interface() -> None:
     items = [message(str(number)) for number in range(5)]
     short = Messages(items[:3])
     long = short.concat(items[3:])
@@ -122,7 +122,7 @@ def test_messages_are_a_sequence() -> None:
         short[3]
 
 
-def test_continuing_does_not_copy() -> None:
+def test_extending_a_state_does_not_copy() -> None:
     """States of 1 to 2,000 messages would hold two million entries, 16 MB, if each had its own list."""
     one = message("x")
     states = [START]

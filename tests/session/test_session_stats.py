@@ -53,7 +53,7 @@ def test_a_session_without_records() -> None:
     assert (found.created, found.updated) == (header().created_at, header().updated_at)
 
 
-def test_tokens_by_model_hold_those_of_compactions() -> None:
+def test_tokens_by_model_include_compactions() -> None:
     cut = replace(answer(model="m2", usage=Usage(1000)), incomplete=True)
     kept = compaction("m2", Usage(5, 6, 7, 8))
     records = [
@@ -87,7 +87,7 @@ def test_messages_by_role_and_times() -> None:
     assert (found.created, found.updated) == (header().created_at, moment(7))
 
 
-def test_seconds_of_a_call_go_from_the_result_before_it() -> None:
+def test_a_calls_duration_starts_at_the_previous_result() -> None:
     records = [
         answer(("1", "read"), ("2", "bash"), ("3", "read"), at=10),
         result("1", 12),
@@ -104,7 +104,7 @@ def test_seconds_of_a_call_go_from_the_result_before_it() -> None:
     )
 
 
-def test_of_calls_with_one_id_the_first_is_answered_first() -> None:
+def test_calls_with_equal_ids_are_answered_in_order() -> None:
     records = [answer(("1", "read"), ("1", "bash")), result("1", 1, is_error=True), result("1", 3)]
     assert compute_stats(header(), records).tools == (
         ToolStats("bash", calls=1, errors=0, seconds=2),
@@ -112,7 +112,7 @@ def test_of_calls_with_one_id_the_first_is_answered_first() -> None:
     )
 
 
-def test_times_that_tell_nothing_count_nothing() -> None:
+def test_implausible_times_are_ignored() -> None:
     backwards = [answer(("1", "read"), ("2", "read"), at=10), result("1", 4), result("2", 5)]
     strange = [answer(("1", "bash")), result("1", 0, timestamp="soon"), answer(("2", "bash"))]
     assert compute_stats(header(), [*backwards, *strange]).tools == (
@@ -121,7 +121,7 @@ def test_times_that_tell_nothing_count_nothing() -> None:
     )
 
 
-def test_calls_that_were_cut_and_results_of_no_call_do_not_count() -> None:
+def test_incomplete_calls_and_orphaned_results_do_not_count() -> None:
     cut = replace(answer(("1", "bash"), ("2", "read")), incomplete=True)
     records = [cut, result("1", 5, is_error=True), answer(("3", "bash")), result("4", 6, is_error=True)]
     assert compute_stats(header(), records).tools == (ToolStats("bash", calls=1, errors=0, seconds=0),)
@@ -129,7 +129,7 @@ def test_calls_that_were_cut_and_results_of_no_call_do_not_count() -> None:
 
 @patient
 @given(st.lists(messages | st.builds(compaction, nasty_text, st.none() | st.builds(Usage, st.integers(0, 9)))))
-def test_parts_add_up_whatever_the_records_say(records: list[Message | Compaction]) -> None:
+def test_parts_add_up_for_any_records(records: list[Message | Compaction]) -> None:
     found = compute_stats(header(), records)
     spent = [record.usage for record in records if isinstance(record, Compaction) or record.role is Role.ASSISTANT]
     assert found.usage == sum((usage for usage in spent if usage), Usage())

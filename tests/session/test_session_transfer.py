@@ -57,25 +57,25 @@ def test_an_export_is_the_file_line_by_line(tmp_path: Path) -> None:
     assert exported(path) == path.read_bytes()
 
 
-def test_an_export_keeps_fields_of_the_header_that_we_do_not_know(tmp_path: Path) -> None:
+def test_an_export_keeps_unknown_header_fields(tmp_path: Path) -> None:
     line = encode_line(header()).replace(b'"version"', b'"colour":"red","version"').rpartition(b",")[0] + b"}\n"
     path = write_session(tmp_path / "s1.jsonl", tail=line + encode_line(message("one")))
     assert exported(path) == path.read_bytes()
 
 
-def test_an_export_leaves_out_what_cannot_be_read_and_has_a_header(tmp_path: Path) -> None:
+def test_an_export_omits_unreadable_lines_and_has_a_header(tmp_path: Path) -> None:
     path = write_session(tmp_path / "s1.jsonl", message("one"), tail=b"bad\n" + encode_line(header(name="late"))[:-9])
     first, second = exported(path).splitlines()
     assert (only_line(first)["kind"], only_line(first)["id"]) == ("header", "s1")
     assert second + b"\n" == encode_line(load_session(path).records[0].value)  # type: ignore[arg-type]
 
 
-def test_an_export_begins_with_the_header_wherever_it_was(tmp_path: Path) -> None:
+def test_an_export_starts_with_the_header(tmp_path: Path) -> None:
     path = write_session(tmp_path / "s1.jsonl", COMPACTION, header(name="found"), message("one"))
     assert [only_line(line)["kind"] for line in exported(path).splitlines()] == ["header", "compaction", "message"]
 
 
-def test_a_file_that_went_away_is_told(tmp_path: Path) -> None:
+def test_a_deleted_file_is_an_error(tmp_path: Path) -> None:
     path = write_session(tmp_path / "s1.jsonl", header(), message("one"))
     loaded = load_session(path)
     path.unlink()
@@ -83,7 +83,7 @@ def test_a_file_that_went_away_is_told(tmp_path: Path) -> None:
         list(export_lines(loaded, lambda _: None))
 
 
-def test_a_file_that_became_shorter_is_told_and_no_half_line_leaves(tmp_path: Path) -> None:
+def test_a_shrunk_file_is_an_error_without_a_partial_line(tmp_path: Path) -> None:
     path = write_session(tmp_path / "s1.jsonl", header(), message("one"))
     loaded = load_session(path)
     with path.open("r+b") as stream:
@@ -92,7 +92,7 @@ def test_a_file_that_became_shorter_is_told_and_no_half_line_leaves(tmp_path: Pa
         list(export_lines(loaded, lambda _: None))
 
 
-def test_blobs_come_into_their_blocks(tmp_path: Path) -> None:
+def test_blobs_are_inlined_into_their_blocks(tmp_path: Path) -> None:
     contents = {hashlib.sha256(data).hexdigest(): data for data in ("ä\u2028".encode(), b"\x89PNG")}
     text, image = contents
     missing = "f" * 64
@@ -124,14 +124,14 @@ def test_blobs_come_into_their_blocks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("digest", ["../../etc/passwd", "F" * 64, "f" * 63, "f" * 64 + "\n", ""])
-def test_what_is_no_digest_is_never_asked_for(tmp_path: Path, digest: str) -> None:
+def test_an_invalid_digest_is_never_opened(tmp_path: Path, digest: str) -> None:
     line = json.dumps({"kind": "message", "id": "m", "role": "user", "timestamp": NOW, "content": [{"blob": digest}]})
     path = write_session(tmp_path / "s1.jsonl", header(), tail=line.encode() + b"\n")
     loaded = load_session(path)
     assert list(export_lines(loaded, pytest.fail))[1] == line.encode() + b"\n"
 
 
-def test_secrets_leave_no_line_and_lines_stay_sealed(tmp_path: Path) -> None:
+def test_secrets_are_redacted_and_checksums_stay_valid(tmp_path: Path) -> None:
     call = ToolCall("c", "bash", json.dumps({"command": f"echo {SECRET}"}))
     records: list[Record] = [
         header(name=f"with {SECRET}"),
@@ -161,7 +161,7 @@ def test_secrets_leave_no_line_and_lines_stay_sealed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["message", "assistant", "text", "auto", "end_turn", "image/png", "thinking", "high"])
-def test_a_secret_that_is_a_word_of_the_format_costs_no_record(tmp_path: Path, word: str) -> None:
+def test_a_secret_equal_to_a_format_keyword_loses_no_record(tmp_path: Path, word: str) -> None:
     said = Message(id="m", role=Role.ASSISTANT, content=(Text("x"), Image("image/png", "AA==")), timestamp=NOW)
     path = write_session(tmp_path / "s1.jsonl", header(), said, COMPACTION)
     arrived = imported(tmp_path, exported(path, secrets=[word]))[0]
@@ -169,7 +169,7 @@ def test_a_secret_that_is_a_word_of_the_format_costs_no_record(tmp_path: Path, w
 
 
 @pytest.mark.parametrize("depth", [300, 900, 50_000])
-def test_a_secret_deep_in_a_line_of_a_stranger(tmp_path: Path, depth: int) -> None:
+def test_a_secret_nested_in_an_unknown_record(tmp_path: Path, depth: int) -> None:
     line = b'{"kind":"future","x":%b"hunter2"%b}' % (b"[" * depth, b"]" * depth)
     path = write_session(tmp_path / "s1.jsonl", header(), tail=seal(line) + line + b"\n")
     told = exported(path, secrets=["hunter2"])
@@ -177,7 +177,7 @@ def test_a_secret_deep_in_a_line_of_a_stranger(tmp_path: Path, depth: int) -> No
     assert len(imported(tmp_path, told)[0].records) == len(load_session(path).records)
 
 
-def test_the_lines_of_a_secret_with_several_are_secrets(tmp_path: Path) -> None:
+def test_each_line_of_a_multiline_secret_is_a_secret(tmp_path: Path) -> None:
     key = "-----BEGIN KEY-----\nMIIEpAIBAAKCAQEA\nQIDAQABAoIBAQ==\n"
     path = write_session(tmp_path / "s1.jsonl", header(), message("+MIIEpAIBAAKCAQEA\n+QIDAQABAoIBAQ==\r\nrest"))
     assert texts_of(exported(path, secrets=[key]), tmp_path) == ["+[redacted]\n+[redacted]\r\nrest"]
@@ -244,25 +244,25 @@ def test_a_byte_order_mark_and_lines_of_windows_are_accepted(tmp_path: Path) -> 
         (b"Dear diary\n", "some other text"),
     ],
 )
-def test_what_is_no_session_is_refused_by_its_name(tmp_path: Path, sent: bytes, named: str) -> None:
+def test_a_file_that_is_not_a_session_is_rejected_by_name(tmp_path: Path, sent: bytes, named: str) -> None:
     assert named in refusal(tmp_path, sent)
     assert named in refusal(tmp_path, *(sent[at : at + 1] for at in range(len(sent))))
 
 
-def test_a_hostile_id_is_only_data(tmp_path: Path) -> None:
+def test_a_hostile_id_in_a_file_is_ignored(tmp_path: Path) -> None:
     hostile = header("../../../../etc/cron.d/x", parent_id="..\0/")
     loaded, _ = imported(tmp_path, encode_line(hostile), encode_line(message("one", message_id="/etc/passwd")))
     assert loaded.header == hostile
     assert names(tmp_path) == []
 
 
-def test_records_without_a_header_are_a_session_and_a_header_alone_too(tmp_path: Path) -> None:
+def test_records_without_a_header_and_a_lone_header_are_accepted(tmp_path: Path) -> None:
     assert len(imported(tmp_path, encode_line(message("one")))[0].records) == 1
     assert imported(tmp_path, encode_line(header()))[0].header == header()
     assert len(imported(tmp_path, encode_line(header()), b'{"kind":"future"}\n')[0].records) == 1
 
 
-def test_too_much_is_refused_at_once_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_too_large_import_is_rejected_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "MAX_IMPORT_BYTES", 1000)
     with ImportSpool(tmp_path) as incoming:
         incoming.feed(b"x" * 1000)
@@ -272,12 +272,12 @@ def test_too_much_is_refused_at_once_and_leaves_nothing(tmp_path: Path, monkeypa
     assert names(tmp_path) == []
 
 
-def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_an_unwritable_session_directory_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot save the import in"), ImportSpool(tmp_path / "missing"):
         pytest.fail("it was opened")
 
 
-def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
@@ -288,7 +288,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-def test_the_draft_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_the_draft_is_private_to_its_owner(tmp_path: Path) -> None:
     with ImportSpool(tmp_path):
         (draft,) = tmp_path.iterdir()
         assert draft.stat().st_mode & 0o777 == 0o600
@@ -300,7 +300,7 @@ def test_the_draft_is_for_its_owner_alone(tmp_path: Path) -> None:
     st.lists(st.sampled_from((b"", b"\r\n", b"bad\n", b'{"kind":"future","x":"\\ud800\xe2\x80\xa8"}\n')), max_size=3),
     st.integers(1, 200),
 )
-def test_export_import_export_is_the_same(records: list[Record], between: list[bytes], chunk: int) -> None:
+def test_export_import_export_round_trips(records: list[Record], between: list[bytes], chunk: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         path = write_session(directory / "s1.jsonl", header(), *records, tail=b"".join(between))
@@ -314,7 +314,7 @@ def test_export_import_export_is_the_same(records: list[Record], between: list[b
         assert exported(copy).split(b"\n")[1:] == once.split(b"\n")[1:]
 
 
-def test_the_longest_secret_goes_first(tmp_path: Path) -> None:
+def test_the_longest_secret_is_redacted_first(tmp_path: Path) -> None:
     path = write_session(tmp_path / "s1.jsonl", header(), message("hunter2-longer"))
     assert texts_of(exported(path, secrets=["hunter2", "hunter2-longer"]), tmp_path) == ["[redacted]"]
 
@@ -332,7 +332,7 @@ SECRETS = (
 
 @patient
 @given(st.lists(nasty_text | st.sampled_from(SECRETS), max_size=8).map("".join), nasty_text)
-def test_no_secret_is_left_in_a_text(said: str, name: str) -> None:
+def test_no_secret_remains_in_a_text(said: str, name: str) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = write_session(Path(directory) / "s1.jsonl", header(name=name), message(said))
         (text,) = texts_of(exported(path, secrets=SECRETS), Path(directory))

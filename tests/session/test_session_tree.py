@@ -35,7 +35,7 @@ def picture(heads: list[SessionHead]) -> list[str]:
     return [drawn(row) for row in flatten_tree(heads)]
 
 
-def test_only_children_stand_below_their_parent_and_siblings_are_indented() -> None:
+def test_only_children_are_not_indented_and_siblings_are() -> None:
     heads = nodes("root", "a<root", "a1<a", "a2<a1", "x<a2", "y<a2", "y1<y", "b<root", "b1<b", "b2<b1", "z<b2", "w<b2")
     assert picture(heads) == [
         "root",
@@ -72,19 +72,19 @@ def test_roots_by_the_newest_of_their_tree_and_children_by_age() -> None:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_case_S_07_a_cycle_of_parents_and_a_session_that_is_its_own(order: int) -> None:
+def test_case_S_07_a_cycle_of_parents_and_a_session_that_is_its_own_parent(order: int) -> None:
     heads = nodes("x<y", "y<z", "z<x", "self<self", "in<z", "below<in", "on<self")[::order]
     assert picture(heads) == ["self (cycle)", "on", "z (cycle)", "in", "below", "y (cycle)", "x (cycle)"]
 
 
-def test_case_S_08_a_parent_that_is_not_there() -> None:
+def test_case_S_08_a_missing_parent() -> None:
     heads = nodes("here", "lost<nowhere", "below<lost", "nameless<")
     heads[3] = node("nameless", "", updated=9)
     assert picture(heads) == ["nameless (parent missing)", "lost (parent missing)", "below", "here"]
     assert [row.parent_id for row in flatten_tree(heads)] == ["", "nowhere", "lost", None]
 
 
-def test_of_two_sessions_with_one_id_the_first_has_the_children() -> None:
+def test_the_first_of_two_sessions_with_one_id_has_the_children() -> None:
     first, second = node("twin", updated=1), node("twin", updated=2)
     rows = flatten_tree([first, second, node("child", "twin")])
     assert [row.head for row in rows] == [second, first, node("child", "twin")]
@@ -117,7 +117,7 @@ graphs = st.lists(
 
 @patient
 @given(graphs)
-def test_every_session_is_there_once_below_its_parent(heads: list[SessionHead]) -> None:
+def test_every_session_occurs_once_below_its_parent(heads: list[SessionHead]) -> None:
     rows = flatten_tree(heads)
     assert sorted(map(id, (row.head for row in rows))) == sorted(map(id, heads))
     first: dict[str | None, SessionHead] = {}
@@ -145,7 +145,7 @@ def test_every_session_is_there_once_below_its_parent(heads: list[SessionHead]) 
 
 @patient
 @given(graphs)
-def test_lines_meet_those_of_the_next_row(heads: list[SessionHead]) -> None:
+def test_connectors_join_those_of_the_next_row(heads: list[SessionHead]) -> None:
     rows = flatten_tree(heads)
     for row, below in pairwise(rows):
         for step in range(row.indent):
