@@ -440,7 +440,7 @@ MUTANTS = (
         "agent/executed_files.py",
         '            *_noted("RETURNING_REPOSITORIES", RETURNING, left.places),\n',
         "",
-        "tests/service/test_returning_repositories.py::test_a_commit_is_named_once_and_ordinary_work_is_not",
+        "tests/service/test_returning_repositories.py::test_a_repository_in_a_commit_is_named_once_and_ordinary_work_is_not",
     ),
     Mutant(
         "git",

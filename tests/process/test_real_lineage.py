@@ -89,7 +89,7 @@ def check_went_on(now: list[Message], before: list[Message]) -> None:
 TURN = [Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]
 
 
-async def test_a_merge(real: World, tmp_path: Path) -> None:
+async def test_keys_in_a_merge_are_redacted(real: World, tmp_path: Path) -> None:
     # A text of this model goes on to its limit, which is a part of the window.
     window = {"local": {"contextWindow": 1600}}
     real.configure({"provider": "local", "providers": window, "compaction": {"enabled": False}})

@@ -447,7 +447,7 @@ async def test_case_S_05_no_project_sees_the_sessions_of_another(world: World, t
     assert len((await world.run("sessions", "tree", "all")).out.splitlines()) == 6
 
 
-async def test_case_S_07_a_cycle_of_parents_and_a_session_that_is_its_own(world: World, told: str) -> None:
+async def test_case_S_07_a_cycle_of_parents_and_a_session_that_is_its_own_parent(world: World, told: str) -> None:
     for session_id, parent in (("cycle-xx", "cycle-zz"), ("cycle-yy", "cycle-xx"), ("cycle-zz", "cycle-yy")):
         saved(world, session_id, parent=parent)
     saved(world, "itself-0", parent="itself-0")
@@ -457,7 +457,7 @@ async def test_case_S_07_a_cycle_of_parents_and_a_session_that_is_its_own(world:
     assert (await world.run("-r", "cycle-xx", "/stats")).code == 0
 
 
-async def test_case_S_08_a_parent_that_is_not_there(world: World, told: str) -> None:
+async def test_case_S_08_a_missing_parent(world: World, told: str) -> None:
     branch = (await world.run("-c", "--json", "/branch")).lines[1]["sessionId"]
     assert (await world.run("sessions", "delete", told)).code == 0
     (row,) = (await world.run("sessions", "tree")).out.splitlines()

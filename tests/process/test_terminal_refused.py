@@ -32,7 +32,7 @@ async def test_what_is_typed_next_takes_the_place_of_a_refused_command(world: Wo
         await screen.until(lambda seen: seen.editor == ["/resume zzz9"])
 
 
-async def test_a_space_before_the_slash_sends_it_as_it_is(world: World) -> None:
+async def test_a_space_before_the_slash_sends_it_unchanged(world: World) -> None:
     async with ChatServer([says("the first"), says("the second")]) as server:
         world.serve_by(server.root)
         async with Screen(world, size=(120, 24)) as screen:
