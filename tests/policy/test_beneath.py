@@ -74,7 +74,7 @@ def read_all(descriptor: int) -> bytes:
         os.close(descriptor)
 
 
-def test_what_is_there_is_opened(root: Path, way: str) -> None:
+def test_existing_paths_are_opened(root: Path, way: str) -> None:
     assert read_all(open_beneath(root, root / "ws/dir/f", os.O_RDONLY)) == INSIDE
     for path in (root, root / "ws/dir"):
         os.close(open_beneath(root, path, os.O_RDONLY | os.O_DIRECTORY))
@@ -82,7 +82,7 @@ def test_what_is_there_is_opened(root: Path, way: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["link/f", "linked", "dir/up/out/f", "dir/f/x"])
-def test_a_link_in_the_way_is_an_error(root: Path, way: str, name: str) -> None:
+def test_a_symlink_on_the_path_is_an_error(root: Path, way: str, name: str) -> None:
     (root / "ws/link").symlink_to(root / "out")
     (root / "ws/linked").symlink_to("dir/f")
     (root / "ws/dir/up").symlink_to("../..")
@@ -91,7 +91,7 @@ def test_a_link_in_the_way_is_an_error(root: Path, way: str, name: str) -> None:
     assert caught.value.errno in PATH_CHANGED_ERRORS
 
 
-def test_directories_are_made_and_never_through_a_link(root: Path, way: str) -> None:
+def test_directories_are_created_but_never_through_a_symlink(root: Path, way: str) -> None:
     os.close(open_directory(root / "ws", root / "ws/new/and/deeper", make=True))
     assert (root / "ws/new/and/deeper").is_dir()
     (root / "ws/link").symlink_to(root / "out")
@@ -101,14 +101,14 @@ def test_directories_are_made_and_never_through_a_link(root: Path, way: str) -> 
     assert not (root / "out/new").exists()
 
 
-def test_what_is_not_there_is_told_as_ever(root: Path, way: str) -> None:
+def test_missing_paths_raise_the_usual_error(root: Path, way: str) -> None:
     with pytest.raises(FileNotFoundError):
         open_beneath(root, root / "ws/nothing", os.O_RDONLY)
     with pytest.raises(FileNotFoundError):
         open_directory(root, root / "ws/nothing/x")
 
 
-def test_no_descriptor_is_left_open(root: Path, way: str) -> None:
+def test_no_descriptor_leaks(root: Path, way: str) -> None:
     (root / "ws/link").symlink_to(root / "out")
     before = len(list(Path("/proc/self/fd").iterdir()))
     for name in ("dir/f", "nothing", "link/f", "dir/f/x", "a/b/c"):
@@ -128,7 +128,7 @@ def partial_parent(root: Path, name: str) -> Callable[[], int]:
     return lambda: open_directory(root / "ws", root / "ws" / name)
 
 
-def test_reading_never_leaves_while_a_link_is_flipped(root: Path, way: str) -> None:
+def test_reading_never_escapes_while_a_symlink_is_swapped(root: Path, way: str) -> None:
     workspace = Workspace.make(root / "ws")
     seen: set[bytes] = set()
     numbers: set[int] = set()
@@ -147,7 +147,7 @@ def test_reading_never_leaves_while_a_link_is_flipped(root: Path, way: str) -> N
     assert read_all(found) == INSIDE
 
 
-def test_writing_never_leaves_while_a_link_is_flipped(root: Path, way: str) -> None:
+def test_writing_never_escapes_while_a_symlink_is_swapped(root: Path, way: str) -> None:
     workspace = Workspace.make(root / "ws")
     written = 0
     numbers: set[int] = set()
@@ -166,7 +166,7 @@ def test_writing_never_leaves_while_a_link_is_flipped(root: Path, way: str) -> N
     assert sorted(path.name for path in (root / "out").iterdir()) == ["deep", "f"]
 
 
-def test_the_naive_way_does_leave(root: Path) -> None:
+def test_a_naive_open_does_escape(root: Path) -> None:
     """What the others are for: without them the same race reads outside. It ends when that was seen."""
     workspace = Workspace.make(root / "ws")
     with flipping(root):

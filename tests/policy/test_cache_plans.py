@@ -68,7 +68,7 @@ def test_the_cache_of_the_user_is_the_first_proxy(home: Path, told: str, expecte
     assert plan.latest_environment == {"GOPROXY": latest.replace("OWN", own)}
 
 
-def test_settings_of_go_come_from_its_file_and_that_of_the_installation(home: Path) -> None:
+def test_settings_of_go_come_from_the_users_and_the_installations_file(home: Path) -> None:
     directories(home / CACHED, home / ".config/go", home / "goroot")
     (home / "goroot/go.env").write_text("# comment\nGOPROXY=direct\nGOSUMDB=off\n")
     plan = go_plan(machine(home, GOROOT=f"{home}/goroot"))
@@ -82,7 +82,7 @@ def test_settings_of_go_come_from_its_file_and_that_of_the_installation(home: Pa
     assert "GOPRIVATE" not in go_plan(machine(home, GOPRIVATE="b.example")).environment
 
 
-def test_a_name_that_a_list_of_proxies_would_split_is_escaped(home: Path) -> None:
+def test_a_separator_in_a_proxy_path_is_escaped(home: Path) -> None:
     cache = home / "a,b |c%"
     directories(cache / "cache/download")
     plan = go_plan(machine(home, GOMODCACHE=str(cache)))
@@ -106,7 +106,7 @@ def test_a_name_that_a_list_of_proxies_would_split_is_escaped(home: Path) -> Non
         ("", set[str]()),
     ],
 )
-def test_private_modules_are_linked(home: Path, patterns: str, expected: set[str]) -> None:
+def test_private_modules_are_symlinked(home: Path, patterns: str, expected: set[str]) -> None:
     for name in ("corp.example/!team/a", "corp.example/b", "other.example/c"):
         directories(home / CACHED / name / "@v")
     plan = go_plan(machine(home, GOPRIVATE=patterns))
@@ -114,7 +114,7 @@ def test_private_modules_are_linked(home: Path, patterns: str, expected: set[str
     assert {link.subpath for link in own.links} == {f"cache/download/{name}" for name in expected}
 
 
-def test_a_toolchain_is_linked_and_not_unpacked_again(home: Path, tmp_path: Path) -> None:
+def test_a_toolchain_is_symlinked_not_unpacked_again(home: Path, tmp_path: Path) -> None:
     name = "golang.org/toolchain@v0.0.1-go1.22.1.linux-amd64"
     directories(home / f"go/pkg/mod/{name}/bin", home / CACHED / "golang.org/toolchain/@v")
     for file in ("v0.ziphash", "v0.lock", "list"):
@@ -126,14 +126,14 @@ def test_a_toolchain_is_linked_and_not_unpacked_again(home: Path, tmp_path: Path
     assert [path.name for path in below.iterdir()] == ["v0.ziphash"]
 
 
-def test_go_without_anything_of_the_user_is_left_alone(home: Path) -> None:
+def test_go_without_a_users_cache_is_unchanged(home: Path) -> None:
     assert go_plan(machine(home)).session_caches == ()
     assert go_plan(machine(home)).environment == {}
     directories(home.parent / "ws/go/pkg/mod")
     assert go_plan(machine(home, GOPATH=str(home.parent / "ws/go"))).environment == {}
 
 
-def test_go_with_its_path_outside_of_the_home_can_write(home: Path) -> None:
+def test_go_with_its_path_outside_the_home_can_write(home: Path) -> None:
     directories(home.parent / "image/bin")
     plan = go_plan(machine(home, GOPATH=str(home.parent / "image")))
     # Below /tmp, where these tests are, the session has its own directory of that name.
@@ -144,7 +144,7 @@ def test_go_with_its_path_outside_of_the_home_can_write(home: Path) -> None:
     assert plan.environment["GOPATH"] == f"{home}/go"
 
 
-def test_an_installation_of_go_in_the_place_of_its_path_stays_whole(home: Path) -> None:
+def test_a_go_installation_at_the_gopath_stays_complete(home: Path) -> None:
     directories(home / "go/pkg/tool", home / "go/bin")
     (home / "go/VERSION").touch()
     assert [own.name for own in go_plan(machine(home)).session_caches] == ["go-mod"]
@@ -153,7 +153,7 @@ def test_an_installation_of_go_in_the_place_of_its_path_stays_whole(home: Path) 
 # ---- cargo ----
 
 
-def test_cargo_outside_of_the_home_moves_into_it(home: Path) -> None:
+def test_cargo_outside_the_home_moves_into_it(home: Path) -> None:
     image = home.parent / "image"
     directories(image / "registry", image / "git", image / "bin")
     (image / "config.toml").touch()
@@ -167,7 +167,7 @@ def test_cargo_outside_of_the_home_moves_into_it(home: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [".ssh/registry", "../ws/registry"])
-def test_a_cache_that_is_a_link_to_what_is_hidden_or_written_is_not_shown(home: Path, place: str) -> None:
+def test_a_cache_symlinked_to_hidden_or_writable_paths_is_not_used(home: Path, place: str) -> None:
     directories(home / place, home / ".cargo")
     (home / ".cargo/registry").symlink_to(home / place)
     assert cargo_plan(machine(home)).session_caches == ()
@@ -177,7 +177,7 @@ def test_a_cache_that_is_a_link_to_what_is_hidden_or_written_is_not_shown(home: 
 # ---- Java ----
 
 
-def test_what_the_user_set_for_java_stays(home: Path) -> None:
+def test_java_settings_of_the_user_are_kept(home: Path) -> None:
     directories(home / ".m2/repository", home / ".gradle/caches/modules-2")
     plan = maven_plan(machine(home, MAVEN_ARGS="-T4 -Dmaven.repo.local.tail=/opt/repo"))
     assert plan.environment == {
@@ -205,7 +205,7 @@ def test_a_command_that_may_build_has_caches(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["ls -la", "cat a.py | head", "git status", "rg 'def x' src/a.ts", "sed -n 1p x"])
-def test_a_command_that_only_looks_has_none(command: str) -> None:
+def test_a_command_that_does_not_build_has_no_caches(command: str) -> None:
     assert BUILD_COMMAND.search(command) is None
 
 
@@ -223,7 +223,7 @@ def test_a_command_that_only_looks_has_none(command: str) -> None:
         ("go mod tidy", False),
     ],
 )
-def test_a_command_that_asks_for_the_latest_version_asks_the_proxies(command: str, *, is_asking: bool) -> None:
+def test_a_request_for_the_latest_version_queries_the_proxies(command: str, *, is_asking: bool) -> None:
     assert (LATEST_COMMAND.search(command) is not None) == is_asking
 
 
@@ -271,7 +271,7 @@ def leaves(top: Path) -> dict[str, bytes | str]:
 
 @settings(max_examples=200, deadline=None)
 @given(tree=st.dictionaries(NAMES, TREES, max_size=5), kind=st.sampled_from(sorted(KINDS)))
-def test_every_file_of_the_user_is_found_at_its_path_and_none_is_written(tree: dict[str, object], kind: str) -> None:
+def test_every_cached_file_is_found_at_its_path_and_none_is_written(tree: dict[str, object], kind: str) -> None:
     top = Path(os.path.realpath(tempfile.mkdtemp(prefix="links-")))
     try:
         source = top / "user"
@@ -305,7 +305,7 @@ def test_a_cache_with_too_many_files_is_linked_in_part(home: Path, monkeypatch: 
     assert 40 <= len(list((home.parent / "caches/cargo-registry/src/i").iterdir())) <= 50
 
 
-def test_two_commands_at_once_get_one_directory(home: Path) -> None:
+def test_concurrent_commands_share_a_directory(home: Path) -> None:
     directories(home / ".cargo/registry/src/i/c")
     (own,) = cargo_plan(machine(home)).session_caches
     create_session_cache(own, home.parent / "caches", None)

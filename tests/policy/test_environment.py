@@ -41,7 +41,7 @@ SECRET = [
 ]
 
 
-def test_case_X_04_what_is_ordinary_is_passed() -> None:
+def test_case_X_04_ordinary_variables_are_passed() -> None:
     assert child_environment(ORDINARY).items() >= ORDINARY.items()
 
 
@@ -53,14 +53,14 @@ def test_case_X_04_secrets_are_not_passed_unless_named(name: str, value: str) ->
     assert child_environment(variables, [name])[name] == value
 
 
-def test_nothing_waits_for_a_person() -> None:
+def test_variables_prevent_interactive_prompts() -> None:
     given_ones = {"PAGER": "less", "EDITOR": "vi", "SSH_ASKPASS": "/bin/ask", "BASH_ENV": "/x", "TERM": "xterm"}
     made = child_environment(given_ones)
     assert made == FIXED_VARIABLES
     assert made["GIT_TERMINAL_PROMPT"] == "0"
 
 
-def test_the_user_may_insist() -> None:
+def test_the_user_may_pass_a_secret_variable() -> None:
     made = child_environment({"PAGER": "less", "BASH_ENV": "/x"}, ["PAGER", "BASH_ENV", "EDITOR"])
     assert made["PAGER"] == "less"
     assert made["BASH_ENV"] == "/x"
@@ -68,5 +68,5 @@ def test_the_user_may_insist() -> None:
 
 
 @given(st.text(max_size=20), st.sampled_from(["", "_"]), st.sampled_from(["TOKEN", "SECRET", "PASSWORD", "API_KEY"]))
-def test_whatever_is_before_it_a_secret_word_is_seen(before: str, between: str, word: str) -> None:
+def test_a_secret_word_is_recognized_after_any_prefix(before: str, between: str, word: str) -> None:
     assert is_secret_variable(before + "_" + between + word, "")

@@ -114,7 +114,7 @@ LETTERS = ["x", " ", '"', "\\", "#", ";", "=", "]", "[", "é", "\t", ".", "-", "
         max_size=6,
     )
 )
-def test_what_is_rendered_is_read_as_it_was_also_by_git(texts: list[tuple[str, str, str, str]]) -> None:
+def test_a_rendered_configuration_is_parsed_equally_by_git(texts: list[tuple[str, str, str, str]]) -> None:
     found = [GitSetting(*text) for text in texts]
     text = render_settings(found)
     assert list(parse_settings(text) or ()) == found

@@ -72,7 +72,7 @@ def test_nothing_planted_runs_later_through_the_command_line(seeds: list[str]) -
 
 
 @pytest.mark.parametrize("name", ESCAPES)
-def test_an_escape_stays_closed(runner: Runner, name: str) -> None:
+def test_a_known_escape_stays_closed(runner: Runner, name: str) -> None:
     holds(runner, ESCAPES[name], name)
 
 
@@ -82,17 +82,17 @@ def test_a_repository_that_git_brings_back_is_named_in_a_notice(name: str) -> No
         holds(program_runner, RESTORED[name], name)
 
 
-def test_without_a_sandbox_the_programs_do_plant() -> None:
+def test_without_a_sandbox_the_programs_do_plant_executables() -> None:
     with Runner("plain") as uncontained:
         fired = [seed for seed in range(UNCONTAINED) if uncontained.run(program(str(seed))).fired]
     assert len(fired) >= UNCONTAINED // 4, fired
 
 
-def test_a_program_is_the_same_each_time() -> None:
+def test_a_generated_program_is_deterministic() -> None:
     assert [program(str(seed)) for seed in range(99)] == [program(str(seed)) for seed in range(99)]
 
 
-def test_only_a_setting_that_a_command_changed_is_not_counted_as_lost(tmp_path: Path) -> None:
+def test_only_a_setting_changed_by_a_command_may_be_lost(tmp_path: Path) -> None:
     config = tmp_path / ".git/config"
     config.parent.mkdir()
     changing = [shell(f"true; {SETS_NAME}")]

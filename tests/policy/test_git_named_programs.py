@@ -63,18 +63,18 @@ def test_a_directory_of_hooks_is_found(tree: Path, value: str) -> None:
     assert named(tree) == NamedPrograms((), (tree / "scripts/hooks",))
 
 
-def test_a_script_without_a_directory_is_found_behind_its_interpreter(tree: Path) -> None:
+def test_a_script_without_a_directory_is_found_after_its_interpreter(tree: Path) -> None:
     (tree / ".git/config").write_text("[alias]\n\tx = !sh -e deploy.sh README.md\n")
     assert named(tree).files == (tree / "deploy.sh",)
 
 
-def test_what_a_symlink_leads_to_is_found_as_well(tree: Path) -> None:
+def test_the_target_of_a_symlink_is_found_too(tree: Path) -> None:
     (tree / ".git/config").write_text("[core]\n\thooksPath = h\n")
     (tree / "h").symlink_to("hooks")
     assert named(tree).directories == (tree / "h", tree / "hooks")
 
 
-def test_a_worktree_and_a_submodule_count_from_their_own_top(tree: Path) -> None:
+def test_paths_of_worktrees_and_submodules_are_relative_to_their_top(tree: Path) -> None:
     own = tree / ".git/worktrees/w"
     own.mkdir(parents=True)
     (tree / ".git/config").write_text("[core]\n\thooksPath = h\n")
@@ -87,12 +87,12 @@ def test_a_worktree_and_a_submodule_count_from_their_own_top(tree: Path) -> None
 
 
 @pytest.mark.parametrize("text", OTHERS)
-def test_nothing_else_is_found(tree: Path, text: str) -> None:
+def test_other_settings_name_no_program(tree: Path, text: str) -> None:
     (tree / ".git/config").write_text(text)
     assert named(tree) == NamedPrograms()
 
 
-def test_case_atk_f11_what_a_hook_leads_to_is_found_symlink_by_symlink(tree: Path) -> None:
+def test_case_atk_f11_each_symlink_of_a_hook_is_followed(tree: Path) -> None:
     (tree / ".git/hooks").mkdir()
     (tree / "scripts/v1").mkdir(parents=True)
     (tree / "scripts/v1/check").touch()

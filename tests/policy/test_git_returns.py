@@ -113,7 +113,7 @@ def seen(ws: Path, script: str) -> EmbeddedRepositories:
 
 
 @pytest.mark.parametrize("name", SEEN)
-def test_what_comes_back_as_a_repository_is_found(ws: Path, name: str) -> None:
+def test_directories_that_git_would_restore_as_repositories_are_found(ws: Path, name: str) -> None:
     found = seen(ws, SEEN[name])
     assert any("docs" in path.parts or "old" in path.parts or "replace" in path.parts for path in found.directories), (
         found
@@ -128,13 +128,13 @@ def test_nothing_is_hidden_behind_many_references(ws: Path, name: str) -> None:
     assert found.directories or name == "a replaced tree", found
 
 
-def test_repositories_that_are_too_many_are_reported(ws: Path) -> None:
+def test_too_many_repositories_are_reported(ws: Path) -> None:
     with patch.object(git_embedded_repositories, "MAX_REPOSITORIES", 2):
         assert seen(ws, "git init -q sub").unchecked == ("more than 2 repositories",)
 
 
 @pytest.mark.parametrize("name", NOT_SEEN)
-def test_ordinary_work_is_not(ws: Path, name: str) -> None:
+def test_ordinary_commits_are_not_reported(ws: Path, name: str) -> None:
     assert seen(ws, NOT_SEEN[name]) == EmbeddedRepositories()
 
 
@@ -157,7 +157,7 @@ PIECES = ("HEAD", "objects", "refs")
 @pytest.mark.parametrize("committed", [*PIECES, "HEAD objects", "objects refs", "HEAD refs"])
 @pytest.mark.parametrize("kept", ["git commit -qm c", "true", "git commit -qm c; git switch -qc b; git rm -rq docs",
     "git stash -q"])  # fmt: skip
-def test_the_rest_may_come_in_another_run(ws: Path, committed: str, kept: str) -> None:
+def test_a_repository_split_across_runs_is_found(ws: Path, committed: str, kept: str) -> None:
     """Whichever part is in a commit or the index, and whichever in the work tree."""
     parts = " ".join(f"docs/{name}" for name in committed.split())
     make = "mkdir -p docs; for p in {0}; do mkdir -p $p; touch $p/a; [ $p = docs/HEAD ] && rm -r $p && touch $p; done;"
@@ -167,7 +167,7 @@ def test_the_rest_may_come_in_another_run(ws: Path, committed: str, kept: str) -
     assert {*first.directories, *second.directories} == {ws / "docs"}
 
 
-def test_a_worktree_finds_what_its_repository_gets(ws: Path) -> None:
+def test_a_repository_committed_elsewhere_is_found_from_a_worktree(ws: Path) -> None:
     tree = ws.with_name("tree")
     run(ws, f"git worktree add -q {tree} -b other")
     before = scan_repositories([tree])
@@ -176,14 +176,14 @@ def test_a_worktree_finds_what_its_repository_gets(ws: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", ["MAX_COMMITS", "OUTPUT_BYTES", "MAX_SECONDS", "MAX_DIRECTORIES"])
-def test_what_is_too_much_is_reported(ws: Path, limit: str) -> None:
+def test_too_many_objects_are_reported(ws: Path, limit: str) -> None:
     with patch.object(git_embedded_repositories, limit, 0):
         found = seen(ws, SEEN["a commit"])
     assert found.directories == ()
     assert [text.startswith(f"{ws}/.git: more than ") for text in found.unchecked] == [True]
 
 
-def test_objects_that_cannot_be_read_are_reported(ws: Path) -> None:
+def test_unreadable_objects_are_reported(ws: Path) -> None:
     lost = "echo b > b; git add b; git commit -qm b; p=$(git rev-parse HEAD); "
     found = seen(ws, f"{lost}{DOCS}; git add docs; git commit -qm c; rm .git/objects/${{p:0:2}}/${{p:2}}; rm -rf docs")
     assert found == EmbeddedRepositories((), (f"{ws}/.git: objects that git cannot read",))
@@ -201,7 +201,7 @@ def test_reading_executes_nothing(ws: Path, setting: str) -> None:
 
 @pytest.mark.parametrize("name", ["HEAD", "ORIG_HEAD", "packed-refs", "index", "refs/heads/x", "logs/HEAD"])
 @pytest.mark.parametrize("spoil", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "endless"])
-def test_a_pipe_or_endless_file_makes_nobody_wait(ws: Path, name: str, spoil: Callable[[Path], None]) -> None:
+def test_a_fifo_or_endless_file_does_not_block(ws: Path, name: str, spoil: Callable[[Path], None]) -> None:
     directory = ws / "store"
     run(ws, "mkdir -p store/objects store/refs/heads store/logs; touch store/HEAD")
     (directory / name).unlink(missing_ok=True)

@@ -61,12 +61,12 @@ def test_case_at_07_a_command_is_found(repository: Path, name: str, line: str) -
 
 
 @pytest.mark.parametrize("line", OTHERS)
-def test_case_at_07_other_lines_are_no_commands(repository: Path, line: str) -> None:
+def test_case_at_07_other_lines_are_not_commands(repository: Path, line: str) -> None:
     written(repository / TODO_FILES[0], "pick abc", line)
     assert look([repository.parent]) == {}
 
 
-def test_case_at_07_a_list_behind_a_link_or_too_long_for_a_look_is_found(repository: Path) -> None:
+def test_case_at_07_a_symlinked_or_overlong_todo_list_is_found(repository: Path) -> None:
     roots, todo = [repository.parent], repository / TODO_FILES[0]
     todo.symlink_to(written(repository.parent / "list", "exec touch x"))
     assert look(roots) == {todo: ("exec touch x",)}
@@ -77,7 +77,7 @@ def test_case_at_07_a_list_behind_a_link_or_too_long_for_a_look_is_found(reposit
     assert look(roots) == {}
 
 
-def test_case_at_07_lists_of_worktrees_are_found_and_what_the_user_had_is_not_named(tmp_path: Path) -> None:
+def test_case_at_07_todo_lists_of_worktrees_are_found_except_the_users(tmp_path: Path) -> None:
     def git(*words: str, cwd: Path) -> None:
         subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=a@b.c", *words], cwd=cwd, check=True)
 

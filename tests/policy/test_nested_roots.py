@@ -59,9 +59,7 @@ async def test_the_roots_themselves_are_used_as_before(place: Corner, app: Path)
 
 @pytest.mark.parametrize("setting", ["extra", "read"])
 @pytest.mark.parametrize("name", ["libs", "libs/shared", "data"])
-def test_a_root_through_a_link_that_commands_can_change_is_refused(
-    place: Corner, app: Path, setting: str, name: str
-) -> None:
+def test_a_root_through_a_changeable_symlink_is_refused(place: Corner, app: Path, setting: str, name: str) -> None:
     link = place.workspace / name
     if link.exists():
         link.rename(place.workspace / "aside")
@@ -71,7 +69,7 @@ def test_a_root_through_a_link_that_commands_can_change_is_refused(
         Workspace.make(app, **{setting: (text,)})  # type: ignore[arg-type]
 
 
-def test_a_link_in_another_repository_is_refused_and_one_elsewhere_is_followed(place: Corner, app: Path) -> None:
+def test_a_symlink_in_another_repository_is_refused_and_elsewhere_followed(place: Corner, app: Path) -> None:
     (place.root / "link").symlink_to(app)
     (place.workspace / "out").symlink_to(place.root / "link")
     assert Workspace.make(place.service, ["../link"]).writable[1] == app
@@ -83,13 +81,13 @@ def test_a_link_in_another_repository_is_refused_and_one_elsewhere_is_followed(p
         Workspace.make(place.home, [str(place.workspace / "out")])
 
 
-def test_endless_links_end(tmp_path: Path) -> None:
+def test_symlink_loops_end(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     assert find_writable_symlink(tmp_path / "a/x") is None
 
 
-def test_no_session_starts_where_such_a_link_leads(place: Corner, app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_session_starts_at_a_changeable_symlink(place: Corner, app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app.rename(place.workspace / "aside")
     app.symlink_to(place.home)
     with pytest.raises(InvalidArgument, match=f"symlink {app}"):
@@ -104,7 +102,7 @@ def test_no_session_starts_where_such_a_link_leads(place: Corner, app: Path, mon
             assert working_directory() == str(place.home)
 
 
-async def test_a_place_of_credentials_is_not_shown_because_it_is_the_working_directory(
+async def test_a_credential_directory_as_working_directory_stays_hidden(
     place: Corner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(place.home))

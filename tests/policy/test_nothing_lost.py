@@ -52,11 +52,11 @@ def holds(runner: LossRunner, whole: Scene, name: str) -> None:
 
 
 @pytest.mark.parametrize("seeds", _seeds(), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
-def test_what_was_there_is_there_afterwards(runner: LossRunner, seeds: list[str]) -> None:
+def test_no_file_of_the_user_is_lost(runner: LossRunner, seeds: list[str]) -> None:
     for seed in seeds:
         holds(runner, scene(seed), seed)
 
 
 @pytest.mark.parametrize("name", LOST)
-def test_what_was_once_lost_is_kept(runner: LossRunner, name: str) -> None:
+def test_once_lost_files_are_kept(runner: LossRunner, name: str) -> None:
     holds(runner, LOST[name], name)

@@ -8,7 +8,7 @@ import pytest
 from yarrow.policy.sandbox.probe import CallOnce
 
 
-def test_who_asks_meanwhile_waits() -> None:
+def test_concurrent_callers_wait() -> None:
     begun, go_on = threading.Event(), threading.Event()
     calls = list[int]()
 
@@ -28,7 +28,7 @@ def test_who_asks_meanwhile_waits() -> None:
     assert once() == 2
 
 
-def test_what_failed_is_called_again() -> None:
+def test_a_failed_call_is_repeated() -> None:
     outcomes = iter([False, True])
 
     def doubtful() -> str:

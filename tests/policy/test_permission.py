@@ -71,19 +71,19 @@ def test_without_rules(call: CallDescription, by_mode: tuple[type[Decision], ...
         (file("write", "/w/a"), {"write(/w/?)": "deny", "write(/w/[a])": "deny"}, Allow),  # only * means more
     ],
 )
-def test_rules(call: CallDescription, rules: dict[str, str], expected: type[Decision]) -> None:
+def test_rules_by_precedence(call: CallDescription, rules: dict[str, str], expected: type[Decision]) -> None:
     assert decided(call, rules) is expected
 
 
 @pytest.mark.parametrize(
     "tail", [";x", "&&x", "|x", "$(x)", "`x`", "\nx", ">f", "<f", "'x'", '"x"', "{a,b}", "*", "\\", "é"]
 )
-def test_a_command_with_a_metacharacter_matches_no_rule_that_allows(tail: str) -> None:
+def test_a_command_with_a_metacharacter_matches_no_auto_rule(tail: str) -> None:
     call = shell(f"git status {tail}", contained=True)
     assert decided(call, {"bash": "ask", "bash(git *)": "auto"}) is Ask
 
 
-def test_what_a_person_allowed() -> None:
+def test_allowed_calls_match_narrowly() -> None:
     call = shell("make test")
     assert decided(call, {}, ASK, call.allow_key) is Allow
     assert decided(call, {"bash": "ask"}, ASK, call.allow_key) is Allow
@@ -92,7 +92,7 @@ def test_what_a_person_allowed() -> None:
     assert decided(shell("make test "), {}, ASK, call.allow_key) is Ask
 
 
-def test_what_was_allowed_in_a_sandbox_is_asked_about_outside_of_one() -> None:
+def test_a_call_allowed_in_a_sandbox_is_asked_about_outside() -> None:
     inside, outside = shell(contained=True), shell()
     asking = {"bash": "ask"}
     assert decided(inside, asking, ASK, inside.allow_key) is Allow
@@ -102,7 +102,7 @@ def test_what_was_allowed_in_a_sandbox_is_asked_about_outside_of_one() -> None:
     assert decided(outside, {}, ASK, AllowedCall("bash", "make", "/w")) is Ask  # kept before it was told apart
 
 
-def test_the_reasons_name_what_they_are_about() -> None:
+def test_reasons_name_their_rule_or_mode() -> None:
     assert decide(shell(), mode=ASK, rules={}, allowed=()) == Ask("it runs without a sandbox")
     assert decide(shell(), mode=ASK, rules={"bash": "ask"}, allowed=()) == Ask('rule "bash": ask')
     outside = decide(file(path="/etc/x", outside=True), mode=ASK, rules={}, allowed=())
@@ -127,7 +127,7 @@ STRICTNESS = {Allow: 0, Ask: 1, Deny: 2}
 
 
 @given(CALLS, RULES, st.booleans(), st.sampled_from([DENY, PLAN]))
-def test_plan_and_deny_never_run_what_writes(
+def test_plan_and_deny_never_run_writing_tools(
     call: CallDescription, rules: dict[str, str], allowed: bool, mode: PermissionMode
 ) -> None:
     decision = decided(call, rules, mode, *([call.allow_key] if allowed else []))
@@ -136,9 +136,7 @@ def test_plan_and_deny_never_run_what_writes(
 
 
 @given(CALLS, RULES, st.sampled_from([ASK, AUTO, PLAN]))
-def test_what_is_denied_stays_denied_whatever_was_allowed(
-    call: CallDescription, rules: dict[str, str], mode: PermissionMode
-) -> None:
+def test_deny_rules_override_allowed_calls(call: CallDescription, rules: dict[str, str], mode: PermissionMode) -> None:
     if decided(call, rules, mode) is Deny:
         assert decided(call, rules, mode, call.allow_key) is Deny
 
@@ -151,7 +149,7 @@ def test_a_bare_deny_wins_over_every_rule(
 
 
 @given(SUBJECTS, RULES)
-def test_no_pattern_lets_a_shell_out_of_no_sandbox(command: str, rules: dict[str, str]) -> None:
+def test_no_pattern_allows_a_shell_without_a_sandbox(command: str, rules: dict[str, str]) -> None:
     patterned = {rule: word for rule, word in rules.items() if "(" in rule}
     assert decided(shell(command), patterned) is not Allow
 
@@ -161,7 +159,7 @@ FILE_MODES = st.one_of(st.none(), st.sampled_from(["ask", "deny", "plan"]))
 
 @example(file("read", outside=True), {}, {}, "deny", "plan")
 @given(CALLS, RULES, RULES, FILE_MODES, FILE_MODES)
-def test_a_project_never_widens(
+def test_a_projects_rules_never_widen(
     call: CallDescription,
     users: dict[str, str],
     projects: dict[str, str],

@@ -55,7 +55,7 @@ async def nothing_is_left(tag: str) -> AsyncGenerator[None]:
     assert (open_files(), len(asyncio.all_tasks())) == (files, tasks)
 
 
-async def test_output_of_both_streams_comes_in_order_with_the_exit_code(tag: str) -> None:
+async def test_output_of_both_streams_is_ordered_and_has_the_exit_code(tag: str) -> None:
     assert await outcome("echo a; echo b >&2; echo c; exit 3", tag) == (b"a\nb\nc\n", Exit(3))
 
 
@@ -81,7 +81,7 @@ async def test_the_command_has_no_input_and_no_terminal(tag: str) -> None:
         "(setsid bash -c 'setsid sleep 300 & sleep 300' &) ; echo ok",
     ],
 )
-async def test_case_T_07_what_is_left_behind_ends_with_the_call(tag: str, script: str) -> None:
+async def test_case_T_07_leftover_processes_end_with_the_call(tag: str, script: str) -> None:
     start = time.monotonic()
     output, end = await outcome(script, tag)
     assert time.monotonic() - start < 25  # what is left behind sleeps for 30
@@ -89,7 +89,7 @@ async def test_case_T_07_what_is_left_behind_ends_with_the_call(tag: str, script
     assert end == Exit(0, left_processes=True)
 
 
-async def test_case_T_08_a_timeout_ends_the_whole_family(tag: str) -> None:
+async def test_case_T_08_a_timeout_ends_the_whole_process_tree(tag: str) -> None:
     start = time.monotonic()
     output, end = await outcome(f"{DAEMON} {STUBBORN} & wait", tag, seconds=0.5)
     assert end.timed_out
@@ -97,14 +97,14 @@ async def test_case_T_08_a_timeout_ends_the_whole_family(tag: str) -> None:
     assert time.monotonic() - start >= 0.5 + process.GRACE_SECONDS
 
 
-async def test_a_process_may_end_in_its_own_way_before_it_is_killed(tag: str) -> None:
+async def test_a_process_may_exit_gracefully_before_it_is_killed(tag: str) -> None:
     output, end = await outcome("trap 'echo bye; exit 7' TERM; echo on; while :; do sleep 0.02; done", tag, seconds=0.5)
     assert output.startswith(b"on\n")
     assert b"bye\n" in output
     assert end == Exit(7, timed_out=True)
 
 
-async def test_a_child_that_left_the_group_and_its_environment_is_found_while_its_parent_lives(tag: str) -> None:
+async def test_a_child_outside_the_group_is_found_while_its_parent_lives(tag: str) -> None:
     seconds = f"300.{os.getpid()}"
     task = asyncio.create_task(outcome(f"env -i setsid bash -c 'sleep {seconds}; :' >/dev/null 2>&1 & sleep 300", tag))
     while not running(seconds):
@@ -115,24 +115,24 @@ async def test_a_child_that_left_the_group_and_its_environment_is_found_while_it
     assert not running(seconds)
 
 
-async def test_late_output_of_a_child_is_waited_for_a_moment(tag: str) -> None:
+async def test_late_output_of_a_child_is_awaited_briefly(tag: str) -> None:
     assert await outcome("(sleep 0.05; echo late) & echo early", tag) == (b"early\nlate\n", Exit(0))
 
 
-async def test_a_command_that_closes_its_output_is_waited_for(tag: str) -> None:
+async def test_a_command_that_closes_its_output_is_awaited(tag: str) -> None:
     start = time.monotonic()
     assert await outcome("exec >&- 2>&-; sleep 0.3; exit 4", tag) == (b"", Exit(4))
     assert time.monotonic() - start >= 0.3
 
 
-async def test_a_pause_is_told_once(tag: str) -> None:
+async def test_a_pause_is_reported_once(tag: str) -> None:
     pieces: list[bytes | Exit] = []
     async with aclosing(run(command("echo a; sleep 0.4; echo b", tag))) as items:
         pieces += [item async for item in items]
     assert pieces == [b"a\n", b"", b"b\n", Exit(0)]
 
 
-async def test_everybody_else_goes_on_during_a_flood(tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_tasks_run_during_a_flood(tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece is one round of the event loop, though all of them are there already."""
     monkeypatch.setattr(process, "READ_BYTES", 1)
     rounds = 0
@@ -152,7 +152,7 @@ async def test_everybody_else_goes_on_during_a_flood(tag: str, monkeypatch: pyte
     assert rounds >= 2_000
 
 
-async def test_nothing_is_waited_for_when_the_pipe_is_closed(tag: str) -> None:
+async def test_a_closed_pipe_is_not_awaited(tag: str) -> None:
     waits: list[float] = []
     for _ in range(5):
         async with aclosing(run(command("echo a", tag))) as items:
@@ -164,7 +164,7 @@ async def test_nothing_is_waited_for_when_the_pipe_is_closed(tag: str) -> None:
     assert min(waits) < process.OUTPUT_PAUSE_SECONDS / 2
 
 
-async def test_a_cancel_while_leftovers_are_ended_is_not_lost(tag: str, tmp_path: Path) -> None:
+async def test_a_cancellation_during_cleanup_is_not_lost(tag: str, tmp_path: Path) -> None:
     script = "(trap 'touch signaled' TERM; touch on; sleep 300; sleep 300) & while [ ! -e on ]; do sleep 0.01; done"
     task = asyncio.create_task(outcome(f"cd {tmp_path}; {script}", tag))
     while not (tmp_path / "signaled").exists():  # the shell itself has ended, and what it left is being ended
@@ -183,13 +183,13 @@ async def test_a_call_within_a_call_belongs_to_both(tag: str) -> None:
     assert re.fullmatch(rb"outer [0-9a-f]{32}\n", value)
 
 
-async def test_a_program_that_is_not_there_is_an_error(tag: str) -> None:
+async def test_a_missing_program_is_an_error(tag: str) -> None:
     with pytest.raises(FileNotFoundError):
         await anext(run(Command(("/no/such/program",), Path("/tmp"), {TAG: tag}, 1)))
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 5])
-async def test_case_A_04_cancelling_leaves_nothing(tag: str, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_case_A_04_cancelling_leaves_no_process(tag: str, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often it is cancelled, also while it is ending."""
     if rounds > 1:
         monkeypatch.setattr(process, "GRACE_SECONDS", 60.0)
@@ -207,13 +207,13 @@ async def test_case_A_04_cancelling_leaves_nothing(tag: str, rounds: int, monkey
         assert time.monotonic() - start < process.GRACE_SECONDS
 
 
-async def test_closing_the_generator_leaves_nothing(tag: str) -> None:
+async def test_closing_the_generator_leaves_no_process(tag: str) -> None:
     items = run(command(f"{DAEMON} echo on; sleep 300", tag))
     assert await anext(items) == b"on\n"
     await items.aclose()
 
 
-async def test_an_event_loop_that_ends_leaves_nothing(tag: str) -> None:
+async def test_an_event_loop_that_ends_leaves_no_process(tag: str) -> None:
     """Also when the loop cancels every task at its end, as `asyncio.run` does."""
     script = f"""
 import asyncio, sys
@@ -241,7 +241,7 @@ def without_pidfd(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("lacking", [without_proc, without_pidfd])
-async def test_the_group_is_ended_on_lesser_systems_too(
+async def test_the_group_is_ended_on_systems_without_proc(
     tag: str, monkeypatch: pytest.MonkeyPatch, lacking: Any
 ) -> None:
     lacking(monkeypatch)

@@ -94,7 +94,7 @@ KINDS = ("file", "link", "tree", "closed", "fifo")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_taken_is_gone_and_whole(store: Path, ws: Path, kind: str) -> None:
+def test_a_quarantined_path_is_removed_and_stored_completely(store: Path, ws: Path, kind: str) -> None:
     fill(ws / "config", kind)
     before = shape(ws / "config")
     entry = take(store, ws / "config")
@@ -104,7 +104,7 @@ def test_what_is_taken_is_gone_and_whole(store: Path, ws: Path, kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_taken_comes_back(store: Path, ws: Path, kind: str) -> None:
+def test_a_quarantined_path_can_be_restored(store: Path, ws: Path, kind: str) -> None:
     if store.is_file():
         return  # without a store it lies beside its place, and is put back by hand
     fill(ws / "config", kind)
@@ -116,12 +116,12 @@ def test_what_is_taken_comes_back(store: Path, ws: Path, kind: str) -> None:
     assert list_entries(store) == []
 
 
-def test_what_is_not_there_is_not_taken(store: Path, ws: Path) -> None:
+def test_a_missing_path_is_not_quarantined(store: Path, ws: Path) -> None:
     assert take(store, ws / "config") is None
     assert list_entries(store) == []
 
 
-def test_case_RB_01_nothing_is_taken_where_nothing_can_be_moved(ws: Path, store: Path) -> None:
+def test_case_RB_01_nothing_is_quarantined_where_renaming_fails(ws: Path, store: Path) -> None:
     (ws / "other").touch()
     assert take(store, ws / "config") is None
     assert [path.name for path in ws.iterdir()] == ["other"]
@@ -129,7 +129,7 @@ def test_case_RB_01_nothing_is_taken_where_nothing_can_be_moved(ws: Path, store:
 
 @pytest.mark.parametrize("meanwhile", KINDS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_restoring_exchanges_what_came_there_meanwhile(store: Path, ws: Path, kind: str, meanwhile: str) -> None:
+def test_restoring_swaps_with_the_current_content(store: Path, ws: Path, kind: str, meanwhile: str) -> None:
     if store.is_file():
         return
     fill(ws / "config", kind)
@@ -164,7 +164,7 @@ def test_restoring_into_a_full_store_loses_nothing(
 
 
 @pytest.mark.parametrize("meanwhile", KINDS)
-def test_restoring_that_fails_leaves_everything_as_it_was(
+def test_a_failed_restore_changes_nothing(
     tmp_path: Path, ws: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: str
 ) -> None:
     fill(ws / "config", "file")
@@ -184,7 +184,7 @@ def test_restoring_that_fails_leaves_everything_as_it_was(
     assert [entry.number for entry in list_entries(tmp_path / "store")] == [1]
 
 
-def test_restoring_follows_no_link(tmp_path: Path, ws: Path) -> None:
+def test_restoring_follows_no_symlink(tmp_path: Path, ws: Path) -> None:
     (ws / "d").mkdir()
     fill(ws / "d/f", "file")
     take(tmp_path / "store", ws / "d/f")
@@ -199,14 +199,14 @@ def test_an_unknown_number_is_an_error(tmp_path: Path) -> None:
         restore(tmp_path / "store", 7)
 
 
-def test_emptying_deletes_what_lies_beside_its_place_too(store: Path, ws: Path) -> None:
+def test_emptying_also_deletes_entries_renamed_in_place(store: Path, ws: Path) -> None:
     fill(ws / "config", "fifo")
     take(store, ws / "config")
     assert delete_all(store) == (0 if store.is_file() else 1)
     assert list(ws.iterdir()) == ([] if not store.is_file() else list(ws.glob("config.quarantined-*")))
 
 
-def test_case_at_13_a_full_store_keeps_what_it_has(tmp_path: Path, ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_case_at_13_a_full_store_keeps_its_entries(tmp_path: Path, ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quarantine, "MAX_BYTES", 250)
     for name in ("a", "b", "c"):
         fill(ws / name, "file")
@@ -234,7 +234,7 @@ def test_case_at_13_one_entry_above_the_limit_moves_no_other(tmp_path: Path, ws:
     )
 
 
-def test_case_at_13_a_flood_deletes_nothing(tmp_path: Path, ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_case_at_13_many_entries_delete_none(tmp_path: Path, ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quarantine, "MAX_ENTRIES", 20)
     names = ["work", *(f"f{number}" for number in range(30))]
     for name in names:
@@ -261,7 +261,7 @@ def nested(path: Path, levels: int) -> None:
     os.close(at)
 
 
-def test_case_at_03_deep_trees_are_taken(store: Path, ws: Path) -> None:
+def test_case_at_03_deep_trees_are_quarantined(store: Path, ws: Path) -> None:
     nested(ws / "hooks", 1_100)
     entry = take(store, ws / "hooks")
     assert entry is not None
@@ -279,7 +279,7 @@ def test_case_at_03_deep_trees_are_emptied(tmp_path: Path, ws: Path) -> None:
     assert list((tmp_path / "store").iterdir()) == []
 
 
-def test_what_is_large_stays_under_another_name(
+def test_a_large_path_is_renamed_in_place(
     store: Path, ws: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.setattr(quarantine, "MAX_COPY_BYTES", 10)
@@ -291,7 +291,7 @@ def test_what_is_large_stays_under_another_name(
     assert (entry.item / "d/f").read_text() == "x" * 100
 
 
-def test_a_description_that_makes_no_sense_is_passed_over(tmp_path: Path, ws: Path) -> None:
+def test_an_invalid_description_is_skipped(tmp_path: Path, ws: Path) -> None:
     fill(ws / "config", "file")
     take(tmp_path / "store", ws / "config")
     (tmp_path / "store/2").mkdir()
@@ -303,7 +303,7 @@ def test_a_description_that_makes_no_sense_is_passed_over(tmp_path: Path, ws: Pa
     assert entry.number == 4
 
 
-def test_the_sentence_names_each_reason_once(tmp_path: Path, ws: Path) -> None:
+def test_the_message_names_each_reason_once(tmp_path: Path, ws: Path) -> None:
     for name in ("a", "b"):
         fill(ws / name, "file")
     taken = [entry for name in ("a", "b") if (entry := take(tmp_path / "store", ws / name))]

@@ -131,13 +131,13 @@ PLANTS = {
 
 
 @pytest.mark.parametrize("plant", PLANTS)
-async def test_case_RS_B1_RS_B2_nothing_of_what_is_planted_in_parts_runs(place: Corner, plant: str) -> None:
+async def test_case_RS_B1_RS_B2_nothing_planted_in_parts_runs(place: Corner, plant: str) -> None:
     await play(place, PLANTS[plant])
     assert not detect(place)
 
 
 @pytest.mark.parametrize("directory", ["own", "a/b/c/d/e/f/g/h/own", "node_modules/own", "target/own"])
-async def test_what_the_user_armed_is_left_alone(place: Corner, directory: str) -> None:
+async def test_executables_of_the_user_are_unchanged(place: Corner, directory: str) -> None:
     """Whether it was there before the first command, or came between two."""
     for name in ("first", "second"):
         own = place.workspace / directory / name
@@ -152,7 +152,7 @@ async def test_what_the_user_armed_is_left_alone(place: Corner, directory: str) 
         assert (own / ".git/hooks/pre-commit").read_text() == "mine"
 
 
-async def test_what_a_command_changed_of_the_users_is_put_back(place: Corner) -> None:
+async def test_changed_executables_of_the_user_are_restored(place: Corner) -> None:
     own = place.workspace / "node_modules/own"
     git(place.workspace, "init", "-q", str(own))
     git(own, "config", "core.hooksPath", ".husky")
@@ -167,7 +167,7 @@ async def test_what_a_command_changed_of_the_users_is_put_back(place: Corner) ->
     assert (own / ".git/hooks/pre-commit").stat().st_mode & 0o777 == 0o755
 
 
-async def test_what_was_there_stays_where_a_git_directory_was_made_around_it(place: Corner) -> None:
+async def test_existing_files_stay_when_a_git_directory_is_created_around_them(place: Corner) -> None:
     (place.workspace / "src/hooks").mkdir(parents=True)
     (place.workspace / "src/hooks/useName.ts").write_text("mine")
     (place.workspace / "src/config").write_text("mine: yes")
@@ -179,7 +179,7 @@ async def test_what_was_there_stays_where_a_git_directory_was_made_around_it(pla
 
 
 @pytest.mark.parametrize("way", ["ln -s deploy real", "ln -s $PWD/deploy real"])
-async def test_case_atk_f9_what_was_there_stays_where_a_pointer_is_led_to_it(place: Corner, way: str) -> None:
+async def test_case_atk_f9_existing_files_stay_when_a_pointer_leads_to_them(place: Corner, way: str) -> None:
     mine = {place.workspace / "deploy/config": "user=1", place.workspace / "deploy/hooks/up": "mine"}
     for path, text in mine.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -208,7 +208,7 @@ async def test_a_file_that_a_planted_configuration_includes_stays(place: Corner,
     assert harmless_settings(place.workspace / made / "config")  # which includes nothing
 
 
-async def test_an_included_file_that_a_command_changes_with_its_configuration_is_put_back(place: Corner) -> None:
+async def test_an_included_file_changed_with_its_configuration_is_restored(place: Corner) -> None:
     own = place.workspace / "node_modules/own"
     git(place.workspace, "init", "-q", str(own))
     git(own, "config", "include.path", "../more")
@@ -223,7 +223,7 @@ async def test_an_included_file_that_a_command_changes_with_its_configuration_is
 
 
 @pytest.mark.parametrize("directory", ["own/.git", ".git/modules/own"])
-async def test_a_command_does_not_complete_what_the_user_left_half_made(place: Corner, directory: str) -> None:
+async def test_a_command_cannot_complete_a_partial_git_directory_of_the_user(place: Corner, directory: str) -> None:
     own = place.workspace / directory
     own.mkdir(parents=True)
     (own / "config").write_text("[core]\n\tfsmonitor = mine\n")
@@ -234,7 +234,7 @@ async def test_a_command_does_not_complete_what_the_user_left_half_made(place: C
     assert not (own / "HEAD").exists()
 
 
-async def test_case_RB_02_a_root_that_is_a_file_is_left_alone(place: Corner) -> None:
+async def test_case_RB_02_a_root_that_is_a_file_is_unchanged(place: Corner) -> None:
     note = place.root / "notes.md"
     note.write_text("precious\n")
     made = Corner(place.root, place.user, roots=(note,))
@@ -257,7 +257,7 @@ async def test_a_worktree_plants_nothing_in_its_repository(place: Corner) -> Non
 
 
 @pytest.mark.parametrize("plant", PLANTS)
-def test_the_plants_run_without_a_sandbox(plant: str) -> None:
+def test_the_planted_executables_run_without_a_sandbox(plant: str) -> None:
     """Otherwise they would show nothing."""
     with corner("self") as place:
         for step in PLANTS[plant]:

@@ -75,7 +75,7 @@ async def test_case_rb_07_commands_add_to_caches_and_read_those_of_the_user(plac
     assert contents(place.home) == before
 
 
-async def test_what_commands_do_to_their_caches_leaves_those_of_the_user(place: Corner) -> None:
+async def test_commands_do_not_change_the_users_caches(place: Corner) -> None:
     """Neighbours: files of the user are written to, removed, replaced, chmodded and renamed through the links."""
     fill(place, *IN_CACHES)
     before = contents(place.home)
@@ -117,14 +117,14 @@ async def test_gradle_and_maven_read_the_caches_of_the_user_as_their_second(plac
     assert contents(place.home) == before
 
 
-async def test_java_takes_the_home_that_commands_have(place: Corner) -> None:
+async def test_java_uses_the_home_of_commands(place: Corner) -> None:
     """Java asks the list of users for it, which names another here."""
     output, _ = await place.run('echo "$GRADLE_USER_HOME" "$MAVEN_OPTS"')
     assert output == f"{place.home}/.gradle -Duser.home={place.home}\n"
 
 
 @pytest.mark.parametrize("name", ["npm_config_cache", "PIP_CACHE_DIR", "UV_CACHE_DIR", "GOCACHE"])
-async def test_a_variable_that_leads_to_a_cache_out_of_reach_is_unset(place: Corner, name: str) -> None:
+async def test_a_variable_that_names_an_unwritable_cache_is_unset(place: Corner, name: str) -> None:
     for path, is_kept in (("/opt/cache", False), (f"{place.workspace}/c", True), (f"{place.home}/.cache/c", True)):
         inside = replace(place, variables={name: path})
         assert await inside.run(f"echo ${name}") == (f"{path if is_kept else ''}\n", 0)
@@ -154,7 +154,7 @@ async def test_go_with_its_path_and_modules_elsewhere_below_the_home(place: Corn
     )
 
 
-async def test_a_home_with_programs_of_go_and_cargo_alone_gets_caches(place: Corner) -> None:
+async def test_a_home_with_only_programs_of_go_and_cargo_gets_caches(place: Corner) -> None:
     fill(place, "go/bin/tool", ".cargo/bin/tool")
     output, code = await place.run(
         "mkdir -p ${CARGO_HOME:-~/.cargo}/registry/a ${GOMODCACHE:-~/go/pkg/mod}/cache ~/go/pkg/sumdb && "
@@ -163,7 +163,7 @@ async def test_a_home_with_programs_of_go_and_cargo_alone_gets_caches(place: Cor
     assert (output, code) == ("there\nthere\nclosed\n", 0)
 
 
-async def test_a_home_that_is_shown_whole_keeps_its_caches(place: Corner) -> None:
+async def test_a_completely_visible_home_keeps_its_caches(place: Corner) -> None:
     fill(place, *IN_CACHES, ".gradle/caches/modules-2/a", ".m2/repository/b", "go/bin/tool")
     shutil.rmtree(place.home / "go/pkg")
     place = replace(place, given=replace(place.box, readable=(place.home,)))
@@ -171,7 +171,7 @@ async def test_a_home_that_is_shown_whole_keeps_its_caches(place: Corner) -> Non
     assert await place.run(script) == ("there\nran\n", 0)
 
 
-async def test_caches_in_the_workspace_are_used_as_they_are(place: Corner) -> None:
+async def test_caches_in_the_workspace_are_used_unchanged(place: Corner) -> None:
     for name in ("cargo/registry/src", "gopath/pkg/mod/cache/download"):
         (place.workspace / name).mkdir(parents=True)
     (place.home / ".cargo").symlink_to(place.workspace / "cargo")
@@ -185,7 +185,7 @@ async def test_caches_in_the_workspace_are_used_as_they_are(place: Corner) -> No
 
 
 @pytest.mark.parametrize("planted", ["go-pkg/mod", "cargo-registry/cache", "cargo-git/db", "go-mod/cache"])
-async def test_a_link_in_the_place_of_a_mount_leads_nowhere(place: Corner, planted: str) -> None:
+async def test_a_symlink_in_place_of_a_mount_is_not_followed(place: Corner, planted: str) -> None:
     """As when the user's cache was gone for one command, which could put a link there."""
     fill(place, *IN_CACHES)
     outside = place.root / "outside"
@@ -201,7 +201,7 @@ async def test_a_link_in_the_place_of_a_mount_leads_nowhere(place: Corner, plant
     assert output.endswith("ran\n") or not output
 
 
-async def test_what_is_removed_for_its_size_is_made_again(place: Corner, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_caches_removed_for_their_size_are_recreated(place: Corner, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(place, *IN_CACHES)
     await place.run("head -c 200000 /dev/zero > ~/.cargo/registry/much")
     monkeypatch.setattr("yarrow.policy.sandbox.session_home.MAX_BYTES", 100_000)
@@ -268,7 +268,7 @@ async def test_the_owner_of_the_workspace_can_write_to_the_caches() -> None:
             shutil.rmtree(box.session_dir)
 
 
-async def test_a_command_that_builds_nothing_pays_for_no_mount(place: Corner) -> None:
+async def test_a_command_that_builds_nothing_mounts_no_caches(place: Corner) -> None:
     fill(place, *IN_CACHES, ".gradle/caches/modules-2/a", ".m2/repository/b")
     script = f"wc -l < /proc/self/mountinfo; cat ~/{CRATE.replace('cargo', '?argo')}"
     output, _ = await place.run(script)

@@ -77,14 +77,14 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("output", "expected"), FAILURES)
-def test_a_failure_that_is_the_sandboxs(place: Place, output: str, expected: str) -> None:
+def test_failures_caused_by_the_sandbox(place: Place, output: str, expected: str) -> None:
     (place.home / ".gitconfig").write_text("")
     assert expected in place.why(f"before\n{output}\nmake: *** [all] Error 1")
 
 
 @pytest.mark.parametrize("output", [output for output, _ in FAILURES])
 @pytest.mark.parametrize("command", ["grep -rn busy logs", "cat build.log", "git log -p", "git grep -h busy"])
-def test_a_command_that_shows_such_words_and_succeeds_gets_no_note(place: Place, output: str, command: str) -> None:
+def test_a_successful_command_with_such_output_gets_no_note(place: Place, output: str, command: str) -> None:
     assert place.why(output, command, failed=False) == ""
 
 
@@ -99,7 +99,7 @@ def test_a_command_that_shows_such_words_and_succeeds_gets_no_note(place: Place,
         ("chmod u+x tests", False),
     ],
 )
-def test_bits_that_cannot_be_set_are_named(place: Place, command: str, *, is_so: bool) -> None:
+def test_mode_bits_that_cannot_be_set_are_named(place: Place, command: str, *, is_so: bool) -> None:
     output = "chmod: changing permissions of 'a': Operation not permitted"
     assert place.why(output, command) == ("setuid and setgid bits cannot be set" if is_so else "")
 
@@ -132,9 +132,7 @@ NEAR_MISSES = [
 
 
 @pytest.mark.parametrize("output", NEAR_MISSES)
-def test_a_failure_that_is_not_the_sandboxs_gets_no_note(
-    place: Place, output: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_failures_get_no_note(place: Place, output: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if "/tmp/x" in output:
         monkeypatch.undo()
         monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
@@ -165,7 +163,7 @@ def test_a_failure_that_is_not_the_sandboxs_gets_no_note(
         ("{home}/notes.txt:3: No such file or directory was said", ""),
     ],
 )
-def test_a_path_that_commands_alone_do_not_see_is_named(place: Place, output: str, expected: str) -> None:
+def test_a_path_hidden_only_from_commands_is_named(place: Place, output: str, expected: str) -> None:
     (place.home / "lib").mkdir()
     (place.home / ".ssh").mkdir()
     for name in ("lib/l", ".ssh/id_rsa", ".gitconfig", "notes.txt"):
@@ -186,7 +184,7 @@ def test_a_credential_helper_counts_as_credentials(place: Place, name: str) -> N
     assert "credentials" in place.why(output)
 
 
-def test_what_the_user_may_not_write_either_gets_no_note(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_the_user_cannot_write_gets_no_note(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     output = "touch: cannot touch '{out}/x': Read-only file system"
     access = os.access
 
@@ -214,7 +212,7 @@ def test_what_the_user_may_not_write_either_gets_no_note(place: Place, monkeypat
         ("To get started with GitHub CLI, please run:  gh auth login", "credentials"),
     ],
 )
-def test_missing_keys_are_named_when_the_user_has_some(place: Place, output: str, expected: str) -> None:
+def test_missing_keys_are_named_if_the_user_has_some(place: Place, output: str, expected: str) -> None:
     assert place.why(output) == ""
     (place.home / ".ssh").mkdir()
     assert expected in place.why(output)
@@ -245,7 +243,7 @@ def test_git_that_fails_in_a_command_that_succeeds_is_explained(place: Place, co
         "connect: Network is unreachable",
     ],
 )
-def test_a_missing_network_is_named_in_strict_alone(place: Place, output: str) -> None:
+def test_a_missing_network_is_named_only_in_strict(place: Place, output: str) -> None:
     assert place.why(output, strict=True) == "commands have no network"
     assert place.why(output) == ""
 
@@ -259,7 +257,7 @@ def test_a_missing_network_is_named_in_strict_alone(place: Place, output: str) -
         "ERROR 2002 (HY000): Can't connect to local MySQL server through socket '{path}' (2)",
     ],
 )
-def test_a_hidden_socket_is_named_when_there_is_one(
+def test_a_hidden_socket_is_named_if_it_exists(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str
 ) -> None:
     path = tmp_path / "d.sock"
@@ -273,7 +271,7 @@ def test_a_hidden_socket_is_named_when_there_is_one(
         assert place.why(output.replace("{path}", str(path))) == ""
 
 
-def test_a_socket_of_the_home_is_named_where_the_sessions_home_has_none(place: Place) -> None:
+def test_a_socket_of_the_home_is_named_if_the_sessions_home_has_none(place: Place) -> None:
     path = place.home / "d.sock"
     output = f"Cannot connect to the Docker daemon at unix://{path}. Is the docker daemon running?"
     with socket.socket(socket.AF_UNIX) as host, socket.socket(socket.AF_UNIX) as inside:
@@ -285,7 +283,7 @@ def test_a_socket_of_the_home_is_named_where_the_sessions_home_has_none(place: P
         assert place.why(output) == ""
 
 
-def test_errors_count_from_where_the_command_went(place: Place) -> None:
+def test_relative_paths_in_errors_follow_the_commands_cd(place: Place) -> None:
     output = "touch: cannot touch 'x': Read-only file system"
     assert place.why(output) == ""
     assert place.why(output, f"cd {place.out} && touch x") == f"{place.out}/x is read-only"
@@ -301,7 +299,7 @@ TOKENS = st.sampled_from(
 
 
 @given(st.lists(TOKENS, max_size=30), st.booleans())
-def test_any_output_is_read_without_an_error(tokens: list[str], strict: bool) -> None:
+def test_any_output_is_parsed_without_an_error(tokens: list[str], strict: bool) -> None:
     box = SandboxSpec("strict" if strict else "workspace", (Path("/w"),), (), Path("/h"), Path("/p"))
     limits = SandboxRestrictions(box, (Path("/w/.git"),), (Path("/w/.env"),))
     explain_failure(FinishedCommand("git push; cd ~x && make -C '", "".join(tokens), Path("/w"), failed=True), limits)

@@ -75,7 +75,7 @@ async def test_changes_by_which_git_executes_something_are_quarantined(place: Co
 @pytest.mark.parametrize(
     "copying", ["cp -a . /tmp/copy", "rm -rf /tmp/copy; cp -rp . /tmp/copy", "tar c .git | tar x -C /tmp/copy"]
 )
-async def test_a_copy_of_a_repository_has_a_configuration_of_its_own(place: Corner, copying: str) -> None:
+async def test_a_copied_repository_has_its_own_configuration(place: Corner, copying: str) -> None:
     git(place.workspace, "remote", "add", "origin", "file:///mine")
     place.own()
     before = (place.workspace / ".git/config").read_bytes()
@@ -110,7 +110,7 @@ def _fill_disk(*_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-async def test_what_was_there_before_stays_and_needs_not_be_harmless(place: Corner) -> None:
+async def test_existing_settings_stay_even_if_not_harmless(place: Corner) -> None:
     git(place.workspace, "config", "core.editor", "vi")
     git(place.workspace, "config", "alias.l", "!git log")
     place.own()
@@ -137,13 +137,13 @@ async def test_the_users_git_sees_no_change_while_the_command_runs(place: Corner
 
 
 @pytest.mark.parametrize("trick", ["ln -sfn /etc/passwd $C", "rm -f $C; mkfifo $C", "rm -f $C; mkdir $C", "rm -f $C"])
-async def test_a_copy_that_is_no_file_changes_nothing(place: Corner, trick: str) -> None:
+async def test_a_copy_that_is_not_a_file_changes_nothing(place: Corner, trick: str) -> None:
     before = (place.workspace / ".git/config").read_bytes()
     await place.run(f"C=$(readlink .git/config); {trick}; : git config")
     assert (place.workspace / ".git/config").read_bytes() == before
 
 
-async def test_programs_of_the_command_are_ended_by_a_broken_pipe(place: Corner) -> None:
+async def test_a_broken_pipe_ends_programs_of_the_command(place: Corner) -> None:
     assert await place.run("yes | head -n 1; echo ${PIPESTATUS[0]}; : git config; env | grep -c LC_CTYPE") == (
         "y\n141\n0\n",
         1,
@@ -166,12 +166,12 @@ def test_only_settable_settings_may_differ(before: str, after: str, expected: bo
     assert changes_only_settable(before, after) is expected
 
 
-def test_the_copy_is_out_of_reach_of_other_commands(place: Corner) -> None:
+def test_the_copy_is_inaccessible_to_other_commands(place: Corner) -> None:
     assert not Path("/tmp/.yarrow-git").exists()
 
 
 @pytest.mark.parametrize("then", ["", "; : git config"])
-async def test_a_guard_that_the_users_git_removes_lets_nothing_through(place: Corner, then: str) -> None:
+async def test_a_guard_removed_by_the_users_git_admits_no_change(place: Corner, then: str) -> None:
     file = place.workspace / ".git/config"
 
     async def write_when_asked() -> None:
@@ -247,7 +247,7 @@ EVIL_SETTINGS = "[core]\n\tfsmonitor = touch /tmp/ran\n"
 
 
 @pytest.mark.parametrize("where", [".git/config.worktree", ".git/worktrees/w/config.worktree"])
-async def test_settings_of_a_worktree_that_execute_something_are_not_switched_on(place: Corner, where: str) -> None:
+async def test_executing_worktree_settings_are_not_enabled(place: Corner, where: str) -> None:
     git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
     git(place.workspace, "worktree", "add", "-q", "w")
     (place.workspace / where).write_text(EVIL_SETTINGS)
@@ -258,7 +258,7 @@ async def test_settings_of_a_worktree_that_execute_something_are_not_switched_on
 
 
 @pytest.mark.parametrize("text", [EVIL_SETTINGS, "[include]\n\tpath = /tmp/x\n", "[alias]\n\tx = !id\n", "x\n"])
-async def test_settings_of_a_worktree_that_execute_something_are_quarantined(place: Corner, text: str) -> None:
+async def test_executing_worktree_settings_are_quarantined(place: Corner, text: str) -> None:
     await place.run("git config extensions.worktreeConfig true; git config --worktree user.name w")
     known = (place.workspace / ".git/config.worktree").read_bytes()
     await place.run(f"printf {shlex.quote(text)} >> .git/config.worktree; : git config")

@@ -23,7 +23,7 @@ def put(path: Path) -> Path:
 
 @pytest.mark.parametrize("directory", DIRECTORIES)
 @pytest.mark.parametrize("name", [".env", ".env.production"])
-def test_case_at_06_a_file_of_secrets_is_found_in_every_directory(tmp_path: Path, directory: str, name: str) -> None:
+def test_case_at_06_a_secret_file_is_found_in_every_directory(tmp_path: Path, directory: str, name: str) -> None:
     file = put(tmp_path / directory / name)
     put(tmp_path / directory / ".env.example")
     found = scan(tmp_path)
@@ -42,7 +42,7 @@ def test_case_at_06_entries_beside_a_directory_hide_nothing_in_it(
     assert set(scan(tmp_path).secrets) == set(files)
 
 
-def test_case_at_06_of_too_many_in_packages_those_that_existed_first_are_hidden(
+def test_case_at_06_the_oldest_of_too_many_in_packages_are_hidden(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(protected_paths, "MAX_BUILD_MOUNTS", 9)
@@ -62,7 +62,7 @@ def test_case_at_06_of_too_many_in_packages_those_that_existed_first_are_hidden(
     assert told.startswith(f"commands can read {found.unhidden_count} files such as .env in build, dist and similar")
 
 
-def test_a_change_time_orders_files_whatever_else_is_set(tmp_path: Path) -> None:
+def test_files_are_ordered_by_change_time(tmp_path: Path) -> None:
     first, second = put(tmp_path / "a"), put(tmp_path / "b")
     while second.stat().st_ctime_ns == first.stat().st_ctime_ns:
         second.touch()
@@ -71,9 +71,7 @@ def test_a_change_time_orders_files_whatever_else_is_set(tmp_path: Path) -> None
     assert order == sorted(set(order))
 
 
-def test_case_at_06_a_workspace_that_is_too_large_is_said_to_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_case_at_06_a_too_large_workspace_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path / "a/b/c/.env")
     assert not merge_earlier(tmp_path, scan(tmp_path)).is_truncated
     assert protection_gaps([tmp_path]) == []
@@ -85,7 +83,7 @@ def test_case_at_06_a_workspace_that_is_too_large_is_said_to_be(
 
 
 @pytest.mark.xdist_group("sandbox")
-async def test_case_at_06_commands_read_none_of_them(place: Corner) -> None:
+async def test_case_at_06_commands_read_no_secret_file(place: Corner) -> None:
     files = [put(place.workspace / directory / ".env") for directory in DIRECTORIES]
     for number in range(200):
         (place.workspace / f"j{number}").touch()
@@ -100,7 +98,7 @@ async def test_case_at_06_commands_read_none_of_them(place: Corner) -> None:
 
 
 @pytest.mark.parametrize("directory", ["node_modules/x", ".venv/lib", "a/node_modules/b/dist/c", ".tox/py/y"])
-async def test_what_packages_bring_can_be_removed(place: Corner, directory: str) -> None:
+async def test_secret_files_of_packages_can_be_removed(place: Corner, directory: str) -> None:
     put(place.workspace / directory / ".env")
     place.own()
     assert place.workspace / directory / ".env" not in scan(place.workspace).secrets

@@ -31,7 +31,7 @@ def link(place: Corner, target: str) -> None:
     "target",
     ["../store/prod", "{workspace}/store/prod", "../store/../store/prod", "{root}/closed", "{home}/.ssh/id_ed25519"],
 )
-async def test_what_a_link_leads_to_is_not_read(place: Corner, target: str) -> None:
+async def test_the_target_of_a_secret_symlink_is_not_read(place: Corner, target: str) -> None:
     link(place, target)
     output, code = await place.run("cat sub/.env; cat ../closed; cat sub/.env | wc -c; rm sub/.env; echo ran")
     assert SECRET not in output
@@ -45,19 +45,19 @@ async def test_what_a_link_leads_to_is_not_read(place: Corner, target: str) -> N
     "target",
     ["nowhere", "/nowhere/at/all", "../store", ".env", "/etc/passwd", "/dev/null", "/bin/sh", "../.env.example"],
 )
-async def test_where_there_is_nothing_to_cover_commands_run(place: Corner, target: str) -> None:
+async def test_commands_run_without_anything_to_hide(place: Corner, target: str) -> None:
     link(place, target)
     before = sorted(path.name for path in place.workspace.rglob("*"))
     assert await place.run("cat .env.example; echo; echo ran") == ("NAME=example\nran\n", 0)
     assert sorted(path.name for path in place.workspace.rglob("*")) == before
 
 
-async def test_a_link_that_a_command_makes_stops_nothing(place: Corner) -> None:
+async def test_a_symlink_created_by_a_command_stops_nothing(place: Corner) -> None:
     assert await place.run("ln -s /etc/passwd a; mv a .env.x; ln -s /bin/bash .env.y; echo ran") == ("ran\n", 0)
     assert await place.run("echo again") == ("again\n", 0)
 
 
-async def test_a_tracked_link_is_as_it_was_to_git(place: Corner) -> None:
+async def test_a_tracked_symlink_looks_unchanged_to_git(place: Corner) -> None:
     link(place, "../store/prod")
     git(place.workspace, "add", "-f", "sub/.env")
     git(place.workspace, "commit", "-q", "-m", "first")
@@ -65,7 +65,7 @@ async def test_a_tracked_link_is_as_it_was_to_git(place: Corner) -> None:
     assert await place.run("git status --short sub") == ("?? sub/.env.production\n", 0)
 
 
-async def test_another_name_of_a_secret_file_is_not_read(place: Corner) -> None:
+async def test_a_hard_link_of_a_secret_file_is_not_read(place: Corner) -> None:
     (place.workspace / "sub/deep").mkdir()
     names = ["plain.txt", "sub/deep/.hidden", "node_modules"]
     for name in names:
@@ -77,7 +77,7 @@ async def test_another_name_of_a_secret_file_is_not_read(place: Corner) -> None:
     assert {(place.workspace / name).read_text() for name in names} == {(place.workspace / ".env").read_text()}
 
 
-async def test_another_name_in_another_root_is_not_read_either(place: Corner) -> None:
+async def test_a_hard_link_in_another_root_is_not_read(place: Corner) -> None:
     beside = place.root / "beside"
     beside.mkdir()
     os.link(place.workspace / ".env", beside / "plain.txt")
@@ -87,7 +87,7 @@ async def test_another_name_in_another_root_is_not_read_either(place: Corner) ->
     assert (output.endswith("ran\n"), code) == (True, 0)
 
 
-async def test_more_than_can_be_kept_is_told(place: Corner) -> None:
+async def test_links_beyond_the_limit_are_reported(place: Corner) -> None:
     for number in range(1_600):
         path = Path(place.workspace, f"d{number}/.env")
         path.parent.mkdir()

@@ -33,7 +33,7 @@ def chain(directory: Path) -> Path:
 
 @pytest.mark.parametrize("broken", ["harmless_settings", "included_files", "digest_path", "common_directory"])
 @pytest.mark.parametrize("when", ["always", "afterwards"])
-def test_case_atk_f1_a_repository_that_provokes_an_error_is_taken_with_the_others(
+def test_case_atk_f1_a_repository_that_provokes_an_error_is_quarantined_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, when: str
 ) -> None:
     for name in ("a", "b"):
@@ -55,7 +55,7 @@ def test_case_atk_f1_a_repository_that_provokes_an_error_is_taken_with_the_other
     assert found == {tmp_path / "a/.git/config", tmp_path / "b/.git/config"}
 
 
-def test_case_atk_f7_a_pointer_that_provokes_an_error_is_taken_with_the_others(
+def test_case_atk_f7_a_pointer_that_provokes_an_error_is_quarantined_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = take_baseline([tmp_path], [], [])
@@ -72,12 +72,12 @@ def test_case_atk_f7_a_pointer_that_provokes_an_error_is_taken_with_the_others(
     assert found == {tmp_path / "a/.git", tmp_path / "b/.git/config"}
 
 
-async def test_case_atk_f7_a_chain_of_links_stops_no_command(place: Corner) -> None:
+async def test_case_atk_f7_a_chain_of_symlinks_stops_no_command(place: Corner) -> None:
     await place.run(f"mkdir x && cd x && {CHAIN} ln -s l0 .git")
     assert await place.run("echo works") == ("works\n", 0)
 
 
-def test_case_atk_f2_a_directory_whose_path_is_too_long_to_judge_is_taken_unless_it_was_there(tmp_path: Path) -> None:
+def test_case_atk_f2_a_new_directory_with_a_too_long_path_is_quarantined(tmp_path: Path) -> None:
     above = tmp_path
     while len(str(above)) + 201 <= git_directories.MAX_JUDGED_PATH_BYTES:
         above = above / ("n" * 200)
@@ -87,13 +87,13 @@ def test_case_atk_f2_a_directory_whose_path_is_too_long_to_judge_is_taken_unless
     assert [finding.path for finding in find_planted(before, rescan(before))] == [above / ("m" * 200)]
 
 
-def test_a_chain_that_no_system_follows_keeps_its_path(tmp_path: Path) -> None:
+def test_a_chain_beyond_the_systems_limit_keeps_its_path(tmp_path: Path) -> None:
     first = chain(tmp_path / "x")
     assert real_path(first) == str(first)
     assert Workspace.make(tmp_path).realpath(first) == first
 
 
-def test_a_deep_tree_is_walked_as_far_as_paths_reach(tmp_path: Path) -> None:
+def test_a_deep_tree_is_walked_up_to_the_path_limit(tmp_path: Path) -> None:
     path = tmp_path / ".git/modules"
     path.mkdir(parents=True)
     for _ in range(LEVELS):

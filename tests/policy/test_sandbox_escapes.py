@@ -147,14 +147,14 @@ def state_of(place: Corner) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", READS)
-async def test_it_does_not_read(place: Corner, name: str) -> None:
+async def test_a_command_cannot_read(place: Corner, name: str) -> None:
     output, _ = await place.run(f"exec 2>&1; {script_of(READS[name], place)}; echo ran")
     assert output.endswith("ran\n")
     assert SECRET not in output
 
 
 @pytest.mark.parametrize("name", CHANGES)
-async def test_it_does_not_change(place: Corner, name: str) -> None:
+async def test_a_command_cannot_change(place: Corner, name: str) -> None:
     before = state_of(place)
     output, _ = await place.run(f"exec 2>&1; {script_of(CHANGES[name], place)}; echo ran")
     assert output.endswith("ran\n")
@@ -162,23 +162,23 @@ async def test_it_does_not_change(place: Corner, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OPENS)
-async def test_it_does_not_open(place: Corner, name: str) -> None:
+async def test_a_command_cannot_open(place: Corner, name: str) -> None:
     assert await place.run(f"({OPENS[name]}) 2>/dev/null && echo REACHED; echo ran") == ("ran\n", 0)
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-async def test_the_system_call_is_refused(place: Corner, name: str) -> None:
+async def test_system_calls_are_refused(place: Corner, name: str) -> None:
     assert (await place.run(system_call(*NUMBERS[name])))[0] == "refused\n"
 
 
 @pytest.mark.parametrize("name", MARKS)
-async def test_nothing_gets_the_rights_of_its_owner(place: Corner, name: str) -> None:
+async def test_setuid_programs_gain_nothing(place: Corner, name: str) -> None:
     await place.run(f"({script_of(MARKS[name], place)}) 2>&1")
     marked = [path for path in place.workspace.rglob("*") if path.lstat().st_mode & stat.S_ISUID]
     assert marked == []
 
 
-async def test_ordinary_modes_and_those_of_shared_directories_are_set(place: Corner) -> None:
+async def test_ordinary_modes_and_setgid_directories_can_be_set(place: Corner) -> None:
     modes = "mkdir d; chmod 2775 d; cp -a d e; echo x > f; chmod 751 f; install -m 640 f g; mkfifo -m 600 p"
     assert await place.run(f"{modes}; stat -c %a d e f g p") == ("2775\n2775\n751\n640\n600\n", 0)
 
@@ -190,18 +190,18 @@ async def test_sockets_of_other_families_are_refused(place: Corner, family: str)
     assert "Address family not supported" in output or "has no attribute" in output
 
 
-async def test_it_sees_and_signals_no_process_of_others(place: Corner) -> None:
+async def test_other_processes_are_invisible(place: Corner) -> None:
     output, _ = await place.run(f"ls -d /proc/[0-9]* | wc -l; kill -0 {os.getpid()} 2>&1 && echo REACHED; true")
     assert int(output.split()[0]) < 8
     assert "No such process" in output
 
 
-async def test_it_has_no_capability_and_gains_none(place: Corner) -> None:
+async def test_a_command_has_no_capabilities(place: Corner) -> None:
     output, _ = await place.run("grep -E 'CapEff|CapBnd|NoNewPrivs|Seccomp:' /proc/self/status | cut -f2")
     assert output.split() == ["0000000000000000", "0000000000000000", "1", "2"]
 
 
-async def test_it_dumps_no_core(place: Corner) -> None:
+async def test_a_command_dumps_no_core(place: Corner) -> None:
     before = resource.getrlimit(resource.RLIMIT_CORE)
     most = resource.RLIM_INFINITY if os.geteuid() == 0 else before[1]
     resource.setrlimit(resource.RLIMIT_CORE, (most, most))
@@ -223,7 +223,7 @@ async def listening(place: Corner) -> AsyncGenerator[tuple[Corner, int]]:
         yield place, loopback.getsockname()[1]
 
 
-async def test_it_does_not_reach_the_services_socket(listening: tuple[Corner, int]) -> None:
+async def test_the_services_socket_is_unreachable(listening: tuple[Corner, int]) -> None:
     place, _ = listening
     for path in (
         place.service / "yarrow.sock",
@@ -245,7 +245,7 @@ async def test_only_strict_has_no_network(listening: tuple[Corner, int], level: 
     assert ("REACHED" in output) == is_reached
 
 
-async def test_an_abstract_socket_is_out_of_reach_when_strict(place: Corner) -> None:
+async def test_an_abstract_socket_is_unreachable_in_strict(place: Corner) -> None:
     name = f"yarrow-{place.root.name}"
     with socket.socket(socket.AF_UNIX) as local:
         local.bind(f"\0{name}")
@@ -259,7 +259,7 @@ async def test_an_abstract_socket_is_out_of_reach_when_strict(place: Corner) -> 
     assert "REACHED" not in output
 
 
-async def test_the_services_directory_is_hidden_also_in_a_workspace(place: Corner) -> None:
+async def test_the_services_directory_is_hidden_in_a_workspace_too(place: Corner) -> None:
     inside = place.workspace / "service"
     place.service.rename(inside)
     made = Corner(place.root, place.user, hidden=(inside,))
@@ -267,7 +267,7 @@ async def test_the_services_directory_is_hidden_also_in_a_workspace(place: Corne
     assert SECRET not in output
 
 
-async def test_where_it_begins_opens_nothing(place: Corner) -> None:
+async def test_the_working_directory_reveals_nothing(place: Corner) -> None:
     for where in (place.home, place.service, place.root, place.home / ".ssh"):
         output = ""
         with suppress(LauncherError):  # nothing runs where the directory does not exist inside

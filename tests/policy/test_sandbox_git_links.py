@@ -17,7 +17,7 @@ pytestmark = pytest.mark.xdist_group("sandbox")
 EVIL = "git config -f {0}/config core.fsmonitor id; echo id > {0}/hooks/evil; chmod 755 {0}/hooks/evil; "
 
 
-async def test_a_dangling_link_of_the_user_stops_no_command_and_stays(place: Corner) -> None:
+async def test_a_dangling_symlink_of_the_user_stops_no_command_and_stays(place: Corner) -> None:
     link = place.workspace / "n/.git"
     link.parent.mkdir()
     link.symlink_to("../zz")
@@ -30,14 +30,14 @@ async def test_a_dangling_link_of_the_user_stops_no_command_and_stays(place: Cor
     assert not link.is_symlink()
 
 
-async def test_a_dangling_link_of_a_command_is_quarantined(place: Corner) -> None:
+async def test_a_dangling_symlink_of_a_command_is_quarantined(place: Corner) -> None:
     await place.run("mkdir n; ln -s ../zz n/.git")
     assert [entry.path for entry in place.taken] == [place.workspace / "n/.git"]
     assert await place.run("echo ran") == ("ran\n", 0)
 
 
 @pytest.mark.parametrize("name", ["store", ".repo/projects/n.git"])
-async def test_what_a_link_leads_to_is_protected(place: Corner, name: str) -> None:
+async def test_the_target_of_a_git_symlink_is_protected(place: Corner, name: str) -> None:
     store, link = place.workspace / name, place.workspace / "n/.git"
     store.parent.mkdir(parents=True, exist_ok=True)
     git(place.root, "init", "-q", "--separate-git-dir", str(store), str(place.workspace / "n"))
@@ -57,7 +57,7 @@ async def test_what_a_link_leads_to_is_protected(place: Corner, name: str) -> No
     assert not (store / "hooks/evil").exists()
 
 
-async def test_the_layout_of_repo_with_shared_hooks_is_protected(place: Corner) -> None:
+async def test_the_layout_of_androids_repo_is_protected(place: Corner) -> None:
     """As Android's `repo` makes it: `.git` is a symlink, and so are hooks and objects in what it leads to."""
     project, shared = place.workspace / ".repo/projects/n.git", place.workspace / ".repo/project-objects/n.git"
     project.parent.mkdir(parents=True)
@@ -81,7 +81,7 @@ async def test_the_layout_of_repo_with_shared_hooks_is_protected(place: Corner) 
     assert [entry.path for entry in place.taken] == [project / "hooks/evil"]
 
 
-async def test_a_link_that_is_exchanged_is_judged(place: Corner) -> None:
+async def test_a_replaced_symlink_is_judged(place: Corner) -> None:
     (place.workspace / "n").mkdir()
     (place.workspace / "n/.git").symlink_to("../zz")
     place.own()
@@ -89,7 +89,7 @@ async def test_a_link_that_is_exchanged_is_judged(place: Corner) -> None:
     assert [entry.path for entry in place.taken] == [place.workspace / "n/.git/config"]
 
 
-async def test_modules_by_a_link_stop_no_command(place: Corner) -> None:
+async def test_symlinked_modules_stop_no_command(place: Corner) -> None:
     git(place.root, "init", "-q", "--bare", str(place.workspace / "store/m"))
     (place.workspace / ".git/modules").symlink_to("../store")
     place.own()
@@ -97,7 +97,7 @@ async def test_modules_by_a_link_stop_no_command(place: Corner) -> None:
         assert await place.run("echo ran") == ("ran\n", 0)
 
 
-async def test_a_directory_that_became_a_link_stops_no_command(place: Corner) -> None:
+async def test_a_directory_replaced_by_a_symlink_stops_no_command(place: Corner) -> None:
     git(place.root, "init", "-q", str(place.workspace / "a/b"))
     place.own()
     await place.run("true")
@@ -106,7 +106,7 @@ async def test_a_directory_that_became_a_link_stops_no_command(place: Corner) ->
     assert await place.run("echo ran") == ("ran\n", 0)
 
 
-def test_a_link_to_a_repository_elsewhere_stays_while_that_changes(tmp_path: Path) -> None:
+def test_a_symlink_to_a_changing_repository_elsewhere_stays(tmp_path: Path) -> None:
     (tmp_path / "ws/n").mkdir(parents=True)
     git(tmp_path, "init", "-q", "--bare", "store")
     (tmp_path / "ws/n/.git").symlink_to(tmp_path / "store")
@@ -142,7 +142,7 @@ def as_nobody(look: Callable[[], list[str]]) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o600, 0o311])
-def test_a_git_directory_that_cannot_be_read_stops_no_command(corner_root: Path, mode: int) -> None:
+def test_an_unreadable_git_directory_stops_no_command(corner_root: Path, mode: int) -> None:
     closed = corner_root / "n/.git"
     git(corner_root, "init", "-q", "n")
     for path in (corner_root, *corner_root.rglob("*")):

@@ -17,14 +17,14 @@ SCRIPT = "cd && touch ~/x && ls -A ~ && test $HOME = $PWD && echo ran"
 
 
 @pytest.mark.parametrize("home", ["missing", "ws/file.txt", "/", "/usr", "/etc", "/opt", "/nowhere", "/proc", "/dev"])
-async def test_a_home_that_is_none_is_one_inside(place: Corner, home: str) -> None:
+async def test_a_missing_home_exists_in_the_sandbox(place: Corner, home: str) -> None:
     place = replace(place, at_home=place.root / home)
     for _ in range(2):
         assert await place.run(SCRIPT) == ("x\nran\n", 0)
     assert await place.run("test -e /usr/bin/env && test -e /etc/passwd && cat file.txt") == ("mine\n", 0)
 
 
-def test_the_keys_of_a_home_that_stays_are_hidden(place: Corner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_of_a_visible_home_are_hidden(place: Corner, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that holds programs cannot have another in its place."""
     monkeypatch.setattr("yarrow.policy.sandbox.hidden_directories.SYSTEM_DIRECTORIES", (str(place.home / "bin"),))
     words = build_arguments(place.box, WorkspaceMounts([], {}, None), {}, cwd=place.workspace)
@@ -36,7 +36,7 @@ def test_the_keys_of_a_home_that_stays_are_hidden(place: Corner, monkeypatch: py
     assert f" {place.home} " not in told
 
 
-async def test_a_home_that_is_a_link_is_the_one_it_leads_to(place: Corner) -> None:
+async def test_a_symlinked_home_is_its_target(place: Corner) -> None:
     link = place.root / "link"
     link.symlink_to(place.home)
     boxes = SandboxFactory("workspace", home=link)
@@ -47,7 +47,7 @@ async def test_a_home_that_is_a_link_is_the_one_it_leads_to(place: Corner) -> No
 
 
 @pytest.mark.parametrize("kept", ["dotfiles/ssh", "ssh", "deep/er/ssh"])
-async def test_keys_that_the_home_only_links_to_are_hidden(place: Corner, kept: str) -> None:
+async def test_symlinked_keys_of_the_home_are_hidden(place: Corner, kept: str) -> None:
     target = place.workspace / kept
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.move(place.home / ".ssh", target)
@@ -67,7 +67,7 @@ async def test_keys_that_the_home_only_links_to_are_hidden(place: Corner, kept: 
 
 
 @pytest.mark.parametrize("root", [".git/hooks", ".yarrow", "bare.git/hooks", ".git/modules/x/hooks"])
-async def test_where_nothing_may_be_written_commands_write_nothing(place: Corner, root: str) -> None:
+async def test_commands_cannot_write_in_a_workspace_that_is_protected(place: Corner, root: str) -> None:
     for name in ("bare.git", ".git/modules/x"):
         for part in ("objects", "refs", "hooks"):
             (place.workspace / name / part).mkdir(parents=True)
@@ -83,7 +83,7 @@ async def test_where_nothing_may_be_written_commands_write_nothing(place: Corner
     assert os.listdir(place.workspace / root) == []  # noqa: PTH208 (the names are all)
 
 
-async def test_what_is_written_where_it_is_hidden_fails(place: Corner) -> None:
+async def test_a_write_to_a_hidden_path_fails(place: Corner) -> None:
     inside = replace(place, hidden=(place.workspace / "own",))
     Path(place.workspace, "own").mkdir()
     place.own()

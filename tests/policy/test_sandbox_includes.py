@@ -21,7 +21,7 @@ def include(place: Corner, value: str, key: str = "include.path") -> None:
 
 @pytest.mark.parametrize("key", ["include.path", "includeIf.gitdir:~/x/.path", "includeIf.onbranch:evil.path"])
 @pytest.mark.parametrize("name", ["shared/git.conf", ".git/more", "shared.conf"])
-async def test_a_file_that_is_included_is_not_written(place: Corner, key: str, name: str) -> None:
+async def test_an_included_file_is_not_written(place: Corner, key: str, name: str) -> None:
     path = place.workspace / name
     path.parent.mkdir(exist_ok=True)
     path.write_text("[user]\n\tname = X\n")
@@ -31,7 +31,7 @@ async def test_a_file_that_is_included_is_not_written(place: Corner, key: str, n
     assert path.read_text() == "[user]\n\tname = X\n"
 
 
-async def test_what_an_included_file_includes_is_not_written_either(place: Corner) -> None:
+async def test_a_nested_include_is_not_written(place: Corner) -> None:
     (place.workspace / "one").write_text("[include]\n\tpath = two # and no more\n")
     (place.workspace / "two").write_text("x")
     include(place, str(place.workspace / "one"))
@@ -40,13 +40,13 @@ async def test_what_an_included_file_includes_is_not_written_either(place: Corne
 
 
 @pytest.mark.parametrize("plant", ["mkdir -p c; echo x > c/git", "mkdir d; echo x > d/git; ln -s d c"])
-async def test_one_that_is_not_there_does_not_come_to_be(place: Corner, plant: str) -> None:
+async def test_a_missing_included_file_cannot_be_created(place: Corner, plant: str) -> None:
     include(place, "../c/git")
     await place.run(plant)
     assert not (place.workspace / "c/git").exists()
 
 
-async def test_a_link_on_the_way_is_refused(place: Corner) -> None:
+async def test_a_symlink_on_the_path_of_an_include_is_refused(place: Corner) -> None:
     (place.workspace / "real").mkdir()
     (place.workspace / "real/git").write_text("")
     (place.workspace / "way").symlink_to("real")
@@ -55,13 +55,13 @@ async def test_a_link_on_the_way_is_refused(place: Corner) -> None:
         await place.run("touch ran")
 
 
-async def test_what_is_included_from_elsewhere_is_of_no_concern(place: Corner) -> None:
+async def test_includes_outside_the_workspace_are_ignored(place: Corner) -> None:
     include(place, "~/none")
     include(place, "/etc/none", "includeIf.gitdir:/.path")
     assert await place.run("echo ran; echo x > none") == ("ran\n", 0)
 
 
-def test_file_tools_do_not_write_them_either(tmp_path: Path) -> None:
+def test_file_tools_do_not_write_included_files(tmp_path: Path) -> None:
     workspace = Workspace.make(tmp_path)
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git/config").write_text("[include]\n\tpath = ../shared.conf\n")
@@ -87,18 +87,18 @@ def test_file_tools_do_not_write_them_either(tmp_path: Path) -> None:
         ('[include "x"', []),
     ],
 )
-def test_includes_are_read_as_git_reads_them(tmp_path: Path, text: str, names: list[str]) -> None:
+def test_includes_are_resolved_as_git_does(tmp_path: Path, text: str, names: list[str]) -> None:
     (tmp_path / "config").write_text(text)
     assert included_files(tmp_path / "config", tmp_path / "home") == [tmp_path / name for name in names]
 
 
-def test_includes_that_go_round_end(tmp_path: Path) -> None:
+def test_cyclic_includes_end(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("[include]\npath = config\npath = other\n")
     (tmp_path / "other").write_text("[include]\npath = config\n")
     assert set(included_files(tmp_path / "config", tmp_path)) == {tmp_path / "config", tmp_path / "other"}
 
 
-async def test_the_repository_of_a_worktree_includes_nothing_that_is_written(place: Corner) -> None:
+async def test_files_included_by_a_worktrees_repository_are_not_written(place: Corner) -> None:
     main = place.root / "main"
     place.workspace.rename(main)
     git(main, "commit", "-q", "--allow-empty", "-m", "first")
@@ -110,7 +110,7 @@ async def test_the_repository_of_a_worktree_includes_nothing_that_is_written(pla
     assert (main / ".git/more").read_text() == "[user]\n\tname = X\n"
 
 
-async def test_the_persons_own_configuration_includes_nothing_that_is_written(
+async def test_files_included_by_the_users_configuration_are_not_written(
     place: Corner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(place.home))

@@ -39,7 +39,7 @@ def test_a_service_killed_while_a_command_starts_leaves_no_process(tmp_path: Pat
     assert not left, f"{len(left)} processes still run"
 
 
-def test_survivors_are_found_wherever_they_work(tmp_path: Path, tag: str) -> None:
+def test_surviving_processes_are_found_in_any_directory(tmp_path: Path, tag: str) -> None:
     left = subprocess.Popen(["sleep", "300"], cwd="/", env={**os.environ, TAG: tag, "HOME": str(tmp_path / "home")})
     found = survivors(tmp_path)
     left.kill()

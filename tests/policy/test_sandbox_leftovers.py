@@ -75,7 +75,7 @@ def ws(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_a_killed_service_left_is_taken_away_and_kept(ws: Path, tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_service_are_quarantined(ws: Path, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     killed(ws, notes, PLANT)
     assert (ws / ".yarrow").is_dir()
@@ -89,7 +89,7 @@ def test_what_a_killed_service_left_is_taken_away_and_kept(ws: Path, tmp_path: P
     assert boxes(notes).recover() == ""
 
 
-def test_a_repository_made_of_the_workspace_is_none_after_a_crash(tmp_path: Path) -> None:
+def test_a_repository_created_in_the_workspace_is_removed_after_a_crash(tmp_path: Path) -> None:
     ws = Path(os.path.realpath(tmp_path)) / "plain"
     ws.mkdir()
     killed(ws, tmp_path / "notes", "mkdir objects refs; echo 'ref: x' > HEAD; echo ready; sleep 60")
@@ -112,7 +112,7 @@ def test_repositories_made_before_a_crash_run_nothing(ws: Path, tmp_path: Path) 
     assert (ws / "made/.git/HEAD").exists()
 
 
-def test_what_a_command_of_one_service_plants_one_of_another_cannot_keep(ws: Path, tmp_path: Path) -> None:
+def test_executables_planted_beside_another_service_are_removed(ws: Path, tmp_path: Path) -> None:
     planted = {ws / name for name in (*MADE, ".git/commondir")}
     box = boxes(tmp_path / "notes").create("s", Workspace.make(ws))
     assert box is not None
@@ -126,7 +126,7 @@ def test_what_a_command_of_one_service_plants_one_of_another_cannot_keep(ws: Pat
         assert {entry.path for entry in boxed.quarantine_leftovers()} == planted
 
 
-def test_names_that_are_no_text_keep_nobody_from_working(ws: Path, tmp_path: Path) -> None:
+def test_undecodable_names_stop_no_session(ws: Path, tmp_path: Path) -> None:
     odd = ws / os.fsdecode(b"\xff\xfe")
     subprocess.run(["git", "init", "-q", str(odd)], check=True)
     killed(ws, tmp_path / "notes", "cd [!.]*; echo x > .git/commondir; echo ready; sleep 60")
@@ -134,7 +134,7 @@ def test_names_that_are_no_text_keep_nobody_from_working(ws: Path, tmp_path: Pat
     assert not (odd / ".git/commondir").exists()
 
 
-def test_a_directory_that_took_another_ones_place_is_left_alone(ws: Path, tmp_path: Path) -> None:
+def test_a_replaced_directory_is_unchanged(ws: Path, tmp_path: Path) -> None:
     killed(ws, tmp_path / "notes", PLANT)
     ws.rename(tmp_path / "moved")
     (ws / ".yarrow").mkdir(parents=True)
@@ -142,7 +142,7 @@ def test_a_directory_that_took_another_ones_place_is_left_alone(ws: Path, tmp_pa
     assert (ws / ".yarrow").is_dir()
 
 
-def test_a_command_that_runs_is_left_alone(ws: Path, tmp_path: Path) -> None:
+def test_files_of_a_running_command_are_unchanged(ws: Path, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     box = boxes(notes).create("s", Workspace.make(ws))
     assert box is not None
@@ -155,13 +155,13 @@ def test_a_command_that_runs_is_left_alone(ws: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"places": [], "roots": 3}', b"\0" * 100])
-def test_a_note_that_was_cut_short_is_no_obstacle(tmp_path: Path, content: bytes) -> None:
+def test_a_truncated_journal_entry_is_skipped(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "call-1.json").write_bytes(content)
     assert boxes(tmp_path).recover() == ""
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_notes_that_cannot_be_written_keep_nobody_from_working() -> None:
+async def test_an_unwritable_journal_stops_no_command() -> None:
     with corner("root" if os.geteuid() == 0 else "self") as place:
         (place.root / "file").touch()
         box = replace(place.box, journal_dir=place.root / "file/notes")
@@ -179,7 +179,7 @@ def closed_off(folder: Path) -> None:
     (folder / "shut").mkdir(mode=0)
 
 
-def test_what_a_session_kept_goes_with_it(ws: Path) -> None:
+def test_a_sessions_home_is_removed_with_it(ws: Path) -> None:
     made = boxes(ws.parent / "notes")
     box = made.create("s", Workspace.make(ws))
     assert box is not None
@@ -193,9 +193,7 @@ def test_what_a_session_kept_goes_with_it(ws: Path) -> None:
     made.release("s")
 
 
-def test_too_much_is_emptied_before_the_next_command_and_not_beside_one(
-    ws: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_too_large_home_is_emptied_only_between_commands(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_home, "MAX_BYTES", 1_000_000)
     monkeypatch.setattr(session_home, "MEASURE_SECONDS", 0.0)
     monkeypatch.setattr(session_home, "MEASURE_SHARE", 0)
@@ -219,7 +217,7 @@ def test_too_much_is_emptied_before_the_next_command_and_not_beside_one(
     session_home.release(folder)
 
 
-def test_what_a_link_leads_to_stays(tmp_path: Path) -> None:
+def test_targets_of_symlinks_stay(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/file").touch()
     (tmp_path / "private/home").mkdir(parents=True)
@@ -228,7 +226,7 @@ def test_what_a_link_leads_to_stays(tmp_path: Path) -> None:
     assert (tmp_path / "mine/file").exists()
 
 
-def test_case_at_03_an_error_at_one_entry_keeps_no_other_in_place(
+def test_case_at_03_an_error_at_one_entry_does_not_keep_others(
     ws: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box = boxes(tmp_path / "notes").create("s", Workspace.make(ws))
@@ -254,7 +252,7 @@ def test_case_at_03_an_error_at_one_entry_keeps_no_other_in_place(
     assert all("it could not be moved: RecursionError" in entry.reason for entry in stuck)
 
 
-def test_case_at_03_an_error_about_one_directory_keeps_no_other_in_place(
+def test_case_at_03_an_error_at_one_directory_does_not_keep_others(
     ws: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box = boxes(tmp_path / "notes").create("s", Workspace.make(ws))
@@ -278,7 +276,7 @@ def test_case_at_03_an_error_about_one_directory_keeps_no_other_in_place(
 
 
 @pytest.mark.parametrize("most", [cleanup_journal.MAX_ENTRY_BYTES, 4_000])
-def test_case_at_12_a_large_note_is_read_whole(
+def test_case_at_12_a_large_journal_entry_is_read_completely(
     ws: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """4,000 bytes stand for a note that must be cut."""
@@ -303,7 +301,7 @@ def test_case_at_12_a_large_note_is_read_whole(
 
 
 @pytest.mark.parametrize("is_over", [True, False])
-def test_case_at_10_what_began_during_the_look_is_not_trusted(
+def test_case_at_10_changes_during_the_scan_are_not_trusted(
     ws: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_over: bool
 ) -> None:
     box = boxes(tmp_path / "notes").create("s", Workspace.make(ws))

@@ -19,7 +19,7 @@ def words(boxed: SandboxedCommand, option: str) -> dict[str, str]:
     return {argv[at + 2]: argv[at + 1] for at, word in enumerate(argv) if word == option}
 
 
-def test_what_commands_can_exchange_is_bound_by_descriptor(place: Corner) -> None:
+def test_replaceable_paths_are_bound_by_descriptor(place: Corner) -> None:
     assert can_bind_descriptors(), "this bubblewrap is older than what scripts/system.sh installs"
     (place.workspace / ".yarrow").mkdir()
     boxed = SandboxedCommand(place.box, Command(("true",), place.workspace, {}, 10))
@@ -36,7 +36,7 @@ def test_what_commands_can_exchange_is_bound_by_descriptor(place: Corner) -> Non
         os.fstat(int(bound[str(place.workspace)]))
 
 
-async def test_no_descriptor_is_open_inside(place: Corner) -> None:
+async def test_no_descriptor_leaks_into_the_sandbox(place: Corner) -> None:
     output, _ = await place.run("ls /proc/self/fd; ls -l /proc/1/fd 2>&1 | grep -c workspace")
     assert output.split() == ["0", "1", "2", "3", "0"]
 
@@ -56,7 +56,7 @@ def exchange(place: Corner, path: Path) -> None:
     path.symlink_to(place.service)
 
 
-async def test_a_link_put_there_after_the_look_stops_the_command(
+async def test_a_symlink_created_after_the_scan_stops_the_command(
     place: Corner, exchanged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def swap(*_: object) -> dict[Path, Path]:
@@ -69,7 +69,7 @@ async def test_a_link_put_there_after_the_look_stops_the_command(
     assert not (place.workspace / "ran").exists()
 
 
-async def test_a_link_put_there_before_the_launcher_binds_shows_nothing(
+async def test_a_symlink_created_before_the_bind_shows_nothing(
     place: Corner, exchanged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = Corner.own

@@ -62,7 +62,7 @@ BARE = {
 
 
 @pytest.mark.parametrize("name", BARE)
-async def test_going_to_a_bare_repository_runs_nothing_of_it(place: Corner, name: str) -> None:
+async def test_entering_a_bare_repository_runs_nothing_of_it(place: Corner, name: str) -> None:
     script = f"mkdir -p in && cd in && {{ {BARE[name]} ; }}"
     output, code = await place.run(script.replace("{root}", str(place.root)))
     assert code == 0, output
@@ -72,7 +72,7 @@ async def test_going_to_a_bare_repository_runs_nothing_of_it(place: Corner, name
     assert not (place.root / "ran").exists()
 
 
-async def test_a_bare_repository_that_was_there_is_pushed_to_and_runs_nothing_else(place: Corner) -> None:
+async def test_an_existing_bare_repository_can_be_pushed_to_and_runs_nothing_else(place: Corner) -> None:
     git(place.workspace, "init", "-q", "--bare", "x.git")
     bare = place.workspace / "x.git"
     place.own()
@@ -83,7 +83,7 @@ async def test_a_bare_repository_that_was_there_is_pushed_to_and_runs_nothing_el
     assert git(bare, "log", "--format=%s", "--all") == "first\n"
 
 
-def test_what_a_repository_was_made_around_stays_and_makes_none(tmp_path: Path) -> None:
+def test_existing_files_stay_and_form_no_repository(tmp_path: Path) -> None:
     (tmp_path / "hooks").mkdir()
     (tmp_path / "hooks/useName.ts").touch()
     (tmp_path / "config").write_text("[core]\nfsmonitor = evil\n")
@@ -95,7 +95,7 @@ def test_what_a_repository_was_made_around_stays_and_makes_none(tmp_path: Path) 
     }
 
 
-async def test_a_bare_repository_can_be_made_and_used(place: Corner) -> None:
+async def test_a_bare_repository_can_be_created_and_used(place: Corner) -> None:
     script = f"git init -q --bare x.git && git clone -q x.git c && cd c && {COMMIT} && git push -q origin HEAD"
     output, code = await place.run(script)
     assert code == 0, output
@@ -103,7 +103,7 @@ async def test_a_bare_repository_can_be_made_and_used(place: Corner) -> None:
 
 
 @pytest.mark.parametrize("name", PLANTED)
-async def test_asking_for_the_status_runs_nothing_of_it(place: Corner, name: str) -> None:
+async def test_git_status_runs_nothing_of_it(place: Corner, name: str) -> None:
     output, code = await place.run(PLANTED[name].replace("{root}", str(place.root)))
     assert code == 0, output
     git(place.workspace, "status", "--short")
@@ -119,7 +119,7 @@ async def test_the_first_repository_of_a_workspace_runs_nothing(place: Corner) -
     assert git(place.workspace, "log", "--format=%s") == "first\n"
 
 
-async def test_what_an_ordinary_clone_says_stays(place: Corner) -> None:
+async def test_settings_of_an_ordinary_clone_stay(place: Corner) -> None:
     git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
     place.own()
     output, code = await place.run(
@@ -132,7 +132,7 @@ async def test_what_an_ordinary_clone_says_stays(place: Corner) -> None:
 
 
 @pytest.mark.parametrize("where", ["own", "a/b/c/d/e/f/own", "node_modules/own"])
-async def test_the_persons_own_repositories_are_left_alone(place: Corner, where: str) -> None:
+async def test_the_users_repositories_are_unchanged(place: Corner, where: str) -> None:
     own = place.workspace / where
     git(place.workspace, "init", "-q", where)
     git(own, "commit", "-q", "--allow-empty", "-m", "first")
@@ -146,7 +146,7 @@ async def test_the_persons_own_repositories_are_left_alone(place: Corner, where:
 
 
 @pytest.mark.parametrize("where", [".", "sub"])
-async def test_what_one_command_plants_another_cannot_keep(place: Corner, where: str) -> None:
+async def test_executables_planted_by_one_command_do_not_survive_another(place: Corner, where: str) -> None:
     """Also where the other one's workspace lies within the first one's."""
     git(place.workspace, "init", "-q", "sub/own")
     command = Command(("true",), place.workspace, {}, 10)
@@ -164,7 +164,7 @@ async def test_what_one_command_plants_another_cannot_keep(place: Corner, where:
 
 
 @pytest.mark.parametrize("name", ["commondir", "gitdir", "config", "HEAD", "index"])
-async def test_a_pipe_in_a_repository_makes_nobody_wait(place: Corner, name: str) -> None:
+async def test_a_fifo_in_a_repository_does_not_block(place: Corner, name: str) -> None:
     (place.workspace / ".git").rename(place.root / "git")
     script = f"mkdir store; mkfifo store/{name}; echo 'gitdir: store' > .git; echo made"
     assert await place.run(script) == ("made\n", 0)
@@ -193,7 +193,7 @@ REMOVED = {
 
 
 @pytest.mark.parametrize("name", REMOVED)
-async def test_what_a_command_made_a_later_one_removes(place: Corner, name: str) -> None:
+async def test_repositories_of_a_command_can_be_removed_later(place: Corner, name: str) -> None:
     make, *others, remove = REMOVED[name]
     git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
     place.own()
@@ -206,7 +206,7 @@ async def test_what_a_command_made_a_later_one_removes(place: Corner, name: str)
     assert git(place.workspace, "worktree", "list", "--porcelain").count("worktree ") == 1
 
 
-async def test_what_the_user_made_or_changed_is_guarded_as_ever(place: Corner) -> None:
+async def test_the_users_repositories_are_guarded(place: Corner) -> None:
     git(place.workspace, "init", "-q", "users")
     place.own()
     await place.run("git init -q aliased; git init -q hooked; git init -q replaced")
@@ -226,7 +226,7 @@ async def test_what_the_user_made_or_changed_is_guarded_as_ever(place: Corner) -
     assert (await place.run("touch away/.git/hooks/x"))[1] != 0
 
 
-async def test_the_repository_of_the_workspace_is_guarded_whoever_made_it(place: Corner) -> None:
+async def test_the_workspaces_repository_is_guarded_even_if_a_command_created_it(place: Corner) -> None:
     git_directory = place.workspace / ".git"
     shutil.rmtree(git_directory)
     place.own()
@@ -235,7 +235,7 @@ async def test_the_repository_of_the_workspace_is_guarded_whoever_made_it(place:
     assert "Read-only" in (await place.run("touch .git/hooks/x"))[0]
 
 
-async def test_what_a_command_made_is_known_to_the_next_process(place: Corner) -> None:
+async def test_repositories_of_commands_are_known_to_the_next_process(place: Corner) -> None:
     noted = replace(place, given=replace(place.box, journal_dir=place.root / "notes"))
     git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
     place.own()
@@ -260,7 +260,7 @@ REMAINDERS = {
 
 
 @pytest.mark.parametrize("name", REMAINDERS)
-async def test_what_is_harmless_of_a_configuration_stays(place: Corner, name: str) -> None:
+async def test_harmless_settings_stay(place: Corner, name: str) -> None:
     git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
     place.own()
     await place.run(f"git clone -q . new; cp new/.git/config before; {REMAINDERS[name]}")
@@ -270,7 +270,7 @@ async def test_what_is_harmless_of_a_configuration_stays(place: Corner, name: st
     assert git(place.workspace / "new", "rev-parse", "--abbrev-ref", "@{u}") == "origin/main\n"
 
 
-async def test_what_is_harmless_of_a_submodule_keeps_its_work_tree(place: Corner) -> None:
+async def test_harmless_settings_of_a_submodule_keep_its_work_tree(place: Corner) -> None:
     git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
     place.own()
     add = "git -c protocol.file.allow=always submodule --quiet add $PWD new 2>&1"
@@ -280,13 +280,13 @@ async def test_what_is_harmless_of_a_submodule_keeps_its_work_tree(place: Corner
     assert git(place.workspace / "new", "status", "--porcelain") == "?? y\n"
 
 
-async def test_nothing_of_a_new_configuration_stays_in_a_repository_of_the_user(place: Corner) -> None:
+async def test_a_new_worktree_configuration_is_quarantined(place: Corner) -> None:
     await place.run("printf '[user]\\n\\tname = w\\n[core]\\n\\tpager = id\\n' > .git/config.worktree")
     assert [entry.path for entry in place.taken] == [place.workspace / ".git/config.worktree"]
     assert not (place.workspace / ".git/config.worktree").exists()
 
 
-async def test_nothing_stays_of_a_configuration_that_git_refuses(place: Corner) -> None:
+async def test_no_setting_of_an_invalid_configuration_stays(place: Corner) -> None:
     await place.run("git init -q new; printf '[core\\nx' >> new/.git/config")
     assert [entry.path for entry in place.taken] == [place.workspace / "new/.git/config"]
     assert not (place.workspace / "new/.git/config").exists()

@@ -11,7 +11,7 @@ def test_an_empty_directory_closes_after_the_mounts_below_it() -> None:
     assert render_mounts(plan) == words.split()
 
 
-def test_an_empty_directory_that_a_later_mount_covers_is_left_out() -> None:
+def test_an_empty_directory_covered_by_a_later_mount_is_omitted() -> None:
     home = BindMount("/private/home", "/root", writable=True)
     assert render_mounts([EmptyMount("/root"), home]) == render_mounts([home])
     assert render_mounts([EmptyMount("/root/x"), home]) == render_mounts([home])
@@ -19,7 +19,7 @@ def test_an_empty_directory_that_a_later_mount_covers_is_left_out() -> None:
     assert "--tmpfs" in render_mounts([home, EmptyMount("/root")])
 
 
-def test_each_kind_of_bind_has_its_word() -> None:
+def test_each_kind_of_bind_has_its_option() -> None:
     assert render_mounts([bind_self("/a"), bind_self("/b", writable=True), bind_self("/c", optional=True)]) == (
         ["--ro-bind", "/a", "/a", "--bind", "/b", "/b", "--ro-bind-try", "/c", "/c"]
     )
@@ -33,7 +33,7 @@ def test_each_kind_of_bind_has_its_word() -> None:
     ]
 
 
-def test_what_lies_in_a_masked_directory_needs_no_mask(tmp_path: Path) -> None:
+def test_paths_in_a_masked_directory_need_no_mask(tmp_path: Path) -> None:
     (tmp_path / "keys/deep").mkdir(parents=True)
     (tmp_path / "keys/deep/one").touch()
     (tmp_path / "keyfile").touch()

@@ -93,7 +93,7 @@ TIDY = "import shutil, sys\nshutil.move(*sys.argv[1:])\n"
         ("plans/deep /tmp", "plans/deep", "/tmp/deep"),
     ],
 )
-async def test_what_a_program_takes_out_is_copied_and_named(
+async def test_files_moved_by_a_program_are_copied_and_named(
     session: Session, words: str, moved: str, place: str
 ) -> None:
     (session.ws / "tidy.py").write_text(TIDY)
@@ -135,12 +135,12 @@ async def test_other_files_of_the_same_name_are_not_copied(session: Session, scr
         "rm notes.md; touch -d @1600000000 /tmp/y; : mv",
     ],
 )
-async def test_what_the_workspace_has_or_never_had_is_not_copied(session: Session, script: str) -> None:
+async def test_unmoved_and_unknown_files_are_not_copied(session: Session, script: str) -> None:
     assert "moved to" not in await session.run(script)
     assert list_entries(session.store) == []
 
 
-async def test_what_is_too_large_to_copy_is_named(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_large_files_are_named_without_a_copy(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("yarrow.policy.sandbox.quarantine.MAX_COPY_BYTES", 3)
     told = await session.run("mv notes.md /tmp")
     assert (
@@ -150,7 +150,7 @@ async def test_what_is_too_large_to_copy_is_named(session: Session, monkeypatch:
     assert list_entries(session.store) == []
 
 
-async def test_more_than_is_named_is_counted(session: Session) -> None:
+async def test_further_moved_files_are_counted(session: Session) -> None:
     for number in range(14):
         (session.ws / f"f{number}").write_text(str(number))
         os.utime(session.ws / f"f{number}", (1_700_000_000, 1_700_000_000))
@@ -166,7 +166,7 @@ async def test_files_beyond_the_limit_are_reported(session: Session, monkeypatch
     assert "1 files in a directory that is deleted when the session ends may be from the workspace" in told
 
 
-async def test_the_repository_of_a_worktree_is_not_taken_for_a_change_of_the_home(session: Session) -> None:
+async def test_a_worktrees_repository_is_not_a_change_of_the_home(session: Session) -> None:
     main = session.home / "main"
     git(session.home, "init", "-q", str(main))
     git(main, "commit", "-q", "--allow-empty", "-m", "first")

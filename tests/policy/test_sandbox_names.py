@@ -40,7 +40,7 @@ def test_a_directory_is_read_once(tmp_path: Path, reads: list[str], monkeypatch:
     assert sorted(reads) == [str(tmp_path), str(tmp_path / "a")]
 
 
-def test_what_comes_or_goes_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_created_and_deleted_entries_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settle(monkeypatch)
     (tmp_path / "a/b").mkdir(parents=True)
     assert scan(tmp_path).secrets == []
@@ -56,7 +56,7 @@ def test_what_comes_or_goes_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert tmp_path / "a/c/.git" in scan(tmp_path).pinned
 
 
-def test_another_directory_in_its_place_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replaced_directory_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settle(monkeypatch)
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -67,21 +67,23 @@ def test_another_directory_in_its_place_is_read(tmp_path: Path, monkeypatch: pyt
     assert list_directory(str(tmp_path / "a")).notable == (".env",)
 
 
-def test_what_changed_just_now_is_read_again(tmp_path: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_just_changed_directory_is_read_again(
+    tmp_path: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(directory_scan, "SETTLED_SECONDS", 3_600.0)
     for _ in range(2):
         list_directory(str(tmp_path))
     assert len(reads) == 2
 
 
-def test_a_link_is_not_looked_into(tmp_path: Path) -> None:
+def test_a_symlink_is_not_scanned(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a/.env").touch()
     (tmp_path / "link").symlink_to("a")
     assert list_directory(str(tmp_path / "link")) == DirectoryListing(0, (), ())
 
 
-def test_memory_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_listings_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settle(monkeypatch)
     monkeypatch.setattr(directory_scan, "MAX_CACHED_DIRECTORIES", 3)
     for number in range(10):

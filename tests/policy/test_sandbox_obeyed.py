@@ -48,7 +48,7 @@ def put(path: Path, text: str = MINE) -> Path:
 
 @pytest.mark.parametrize("name", ["obeyed.py", "a/b/obeyed.py"])
 @pytest.mark.parametrize("way", WAYS)
-async def test_case_rs_s3_a_file_that_is_obeyed_stays_as_it_is(place: Corner, way: str, name: str) -> None:
+async def test_case_rs_s3_a_protected_file_is_unchanged(place: Corner, way: str, name: str) -> None:
     path = put(place.workspace / name)
     place.own()
     await obeying(place, name).run(f"{WAYS[way].format(name=name)}; true")
@@ -57,7 +57,7 @@ async def test_case_rs_s3_a_file_that_is_obeyed_stays_as_it_is(place: Corner, wa
 
 
 @pytest.mark.parametrize("way", ["written", "directory moved away", "removed and made"])
-async def test_case_rs_s3_its_other_name_stays_too(place: Corner, way: str) -> None:
+async def test_case_rs_s3_a_hard_link_of_a_protected_file_is_unchanged(place: Corner, way: str) -> None:
     path = put(place.workspace / "obeyed.py")
     other = place.workspace / "a/b/obeyed.py"
     other.parent.mkdir(parents=True)
@@ -67,7 +67,7 @@ async def test_case_rs_s3_its_other_name_stays_too(place: Corner, way: str) -> N
     assert path.read_text() == MINE
 
 
-async def test_case_rs_s3_a_package_is_kept_as_a_whole(place: Corner) -> None:
+async def test_case_rs_s3_a_package_is_protected_completely(place: Corner) -> None:
     path = put(place.workspace / "src/mine/tool.py")
     other = place.workspace / "notes.txt"
     other.hardlink_to(path)
@@ -82,12 +82,12 @@ async def test_case_rs_s3_a_package_is_kept_as_a_whole(place: Corner) -> None:
     assert (await there.run("echo ran > src/beside.py"))[1] == 0
 
 
-async def test_case_rs_s3_one_that_is_missing_does_not_come_to_be(place: Corner) -> None:
+async def test_case_rs_s3_a_missing_protected_file_cannot_be_created(place: Corner) -> None:
     await obeying(place, "a/b/obeyed.py").run("mkdir -p a/b; echo evil > a/b/obeyed.py")
     assert not (place.workspace / "a/b/obeyed.py").exists()
 
 
-async def test_case_rs_s3_a_symlink_is_kept_with_its_directory(place: Corner) -> None:
+async def test_case_rs_s3_a_symlink_is_protected_with_its_directory(place: Corner) -> None:
     real = put(place.workspace / "real.py")
     link = place.workspace / "a/obeyed.py"
     link.parent.mkdir()
@@ -120,7 +120,7 @@ async def test_case_rs_s3_a_symlink_in_the_root_is_refused(place: Corner) -> Non
         lambda root: root / "missing.json",
     ],
 )
-def test_case_rs_s3_file_tools_do_not_write_it(tmp_path: Path, reach: Callable[[Path], Path]) -> None:
+def test_case_rs_s3_file_tools_do_not_write_protected_files(tmp_path: Path, reach: Callable[[Path], Path]) -> None:
     root = Path(os.path.realpath(tmp_path))
     put(root / "a/obeyed.py")
     (root / "link.py").symlink_to("a/obeyed.py")
@@ -151,7 +151,7 @@ def test_case_rs_s3_file_tools_do_not_write_it(tmp_path: Path, reach: Callable[[
         ("./key", ["key"]),
     ],
 )
-def test_case_rs_s3_programs_of_a_key_command(
+def test_case_rs_s3_programs_of_a_key_command_are_protected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, names: list[str]
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -163,7 +163,7 @@ def test_case_rs_s3_programs_of_a_key_command(
 
 
 @pytest.mark.parametrize("script", ["getkey.py", "getkey", "deep/getkey.sh"])
-async def test_what_a_script_of_a_key_command_loads_stays_as_it_is(place: Corner, script: str) -> None:
+async def test_files_loaded_by_a_key_script_are_unchanged(place: Corner, script: str) -> None:
     path = put(place.workspace / "tools" / script)
     path.chmod(0o755 if script == "getkey" else 0o644)
     beside = path.with_name("json.py")
@@ -201,7 +201,7 @@ def test_no_directory_is_protected_that_is_a_workspace_or_contains_one(tmp_path:
         (".config", "dots", "dots/git/config"),
     ],
 )
-async def test_case_atk_f4_what_a_home_starts_from_the_workspace_is_kept(
+async def test_case_atk_f4_startup_files_linked_from_the_home_are_protected(
     place: Corner, link: str, target: str, name: str
 ) -> None:
     path = put(place.workspace / name)
@@ -217,14 +217,14 @@ async def test_case_atk_f4_what_a_home_starts_from_the_workspace_is_kept(
     assert not isinstance(workspace.resolve_write(place.workspace / "dots/other"), Refused)
 
 
-def test_a_home_without_links_starts_nothing_elsewhere(tmp_path: Path) -> None:
+def test_a_home_without_symlinks_protects_nothing_elsewhere(tmp_path: Path) -> None:
     for name in (".bashrc", ".config/fish/config.fish"):
         put(tmp_path / "home" / name)
     (tmp_path / "link").symlink_to("home")
     assert find_linked_startup_files(tmp_path / "link") == []
 
 
-def test_case_atk_f4_a_service_knows_the_links_of_its_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_case_atk_f4_a_service_knows_the_symlinks_of_its_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Path(os.path.realpath(tmp_path))
     put(real / "ws/bashrc")
     (real / ".bashrc").symlink_to("ws/bashrc")

@@ -47,7 +47,7 @@ async def test_case_rb_16_commands_change_a_workspace_of_another_owner() -> None
         assert said == f"Yarrow runs as root; commands run as user {NOBODY}, who owns {place.workspace}"
 
 
-async def test_a_workspace_that_its_owner_cannot_reach_is_said_and_works_as_root() -> None:
+async def test_a_workspace_unreachable_by_its_owner_is_reported_and_works_as_root() -> None:
     with corner("root") as made:
         made.root.chmod(0o700)
         place = given(made)
@@ -58,7 +58,7 @@ async def test_a_workspace_that_its_owner_cannot_reach_is_said_and_works_as_root
 
 
 @pytest.mark.parametrize("missing", ["-chown", "-setuid,-setgid"])
-def test_an_owner_that_root_cannot_become_is_said(missing: str) -> None:
+def test_a_failing_change_of_user_is_reported(missing: str) -> None:
     with corner("root") as made:
         place = given(made)
         script = (
@@ -82,14 +82,14 @@ async def test_root_that_owns_the_workspace_works_beside_files_of_others() -> No
 
 
 @pytest.mark.parametrize("level", ["off", "workspace"])
-def test_nothing_is_said_where_commands_run_as_root(level: str, tmp_path: Path) -> None:
+def test_running_as_root_is_not_reported_for_roots_workspace(level: str, tmp_path: Path) -> None:
     boxes = SandboxFactory("off" if level == "off" else "workspace", home=tmp_path / "home")
     if level == "off":
         os.chown(tmp_path, NOBODY, NOBODY)
     assert boxes.describe_user(tmp_path) == ""
 
 
-def test_the_way_to_a_workspace_is_that_of_its_owner(tmp_path: Path) -> None:
+def test_the_path_to_a_workspace_is_checked_for_its_owner(tmp_path: Path) -> None:
     owner = CommandUser(NOBODY, NOBODY)
     below = tmp_path / "a/b"
     below.mkdir(parents=True)

@@ -45,7 +45,7 @@ def deepest(home: Path, name: str) -> Path:
 @pytest.mark.usefixtures("settled")
 @pytest.mark.parametrize("above", ["", ".config", ".local", ".local/share"])
 @pytest.mark.parametrize("name", [".ssh", ".config/gh", ".local/share/keyrings", ".yarrow"])
-def test_a_place_that_appears_is_found_at_the_next_look(tmp_path: Path, above: str, name: str) -> None:
+def test_a_new_credential_path_is_found_by_the_next_scan(tmp_path: Path, above: str, name: str) -> None:
     home = tmp_path / "home"
     (home / above).mkdir(parents=True)
     assert find_home_secrets(home) == find_home_secrets(home) == []
@@ -56,14 +56,14 @@ def test_a_place_that_appears_is_found_at_the_next_look(tmp_path: Path, above: s
 
 
 @pytest.mark.usefixtures("settled")
-def test_a_look_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_is_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".config/gh").mkdir(parents=True)
     found = find_home_secrets(tmp_path)
     monkeypatch.setattr(home_secrets, "SECRET_PATHS", ())
     assert find_home_secrets(tmp_path) == found == [tmp_path / ".config/gh"]
 
 
-def test_a_look_at_what_changed_a_moment_ago_is_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_of_a_recent_change_is_not_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # One more change in the same tick of the kernel's clock would not show.
     (tmp_path / ".ssh").mkdir()
     assert find_home_secrets(tmp_path) == [tmp_path / ".ssh"]
@@ -73,7 +73,7 @@ def test_a_look_at_what_changed_a_moment_ago_is_not_remembered(tmp_path: Path, m
 
 @pytest.mark.usefixtures("settled")
 @pytest.mark.parametrize("name", LINKED)
-def test_a_place_that_appears_behind_a_symlink_is_found(tmp_path: Path, name: str) -> None:
+def test_a_new_credential_path_behind_a_symlink_is_found(tmp_path: Path, name: str) -> None:
     home, kept = tmp_path / "home", tmp_path / "dotfiles"
     top, _, below = name.partition("/")
     (kept / top).mkdir(parents=True)
@@ -87,7 +87,7 @@ def test_a_place_that_appears_behind_a_symlink_is_found(tmp_path: Path, name: st
 
 @pytest.mark.usefixtures("settled")
 @pytest.mark.parametrize("name", LINKED)
-def test_a_place_behind_a_symlink_that_led_nowhere_is_found(tmp_path: Path, name: str) -> None:
+def test_a_credential_path_behind_a_formerly_dangling_symlink_is_found(tmp_path: Path, name: str) -> None:
     home, kept = tmp_path / "home", tmp_path / "volume"
     home.mkdir()
     top = name.partition("/")[0]
@@ -99,7 +99,7 @@ def test_a_place_behind_a_symlink_that_led_nowhere_is_found(tmp_path: Path, name
 
 @pytest.mark.usefixtures("settled")
 @pytest.mark.parametrize("name", [".config/gh/hosts.yml", ".ssh/id_new", ".local/share/gopass/key"])
-async def test_keys_made_between_two_commands_are_masked_in_the_second(place: Corner, name: str) -> None:
+async def test_keys_created_between_two_commands_are_masked_in_the_second(place: Corner, name: str) -> None:
     (place.home / ".config").mkdir()
     made = replace(place, given=replace(place.box, readable=(place.home,)))
     made.own()

@@ -86,23 +86,23 @@ INCOMPLETE = "mkdir -p e; echo 'ref: refs/heads/main' > e/HEAD; printf '[core]\\
 
 
 @pytest.mark.parametrize("pointer", ["echo 'gitdir: ../e' > docs/.git", "ln -s ../e docs/.git"])
-def test_a_directory_that_a_pointer_leads_to_is_judged_before_it_is_complete(tree: Path, pointer: str) -> None:
+def test_the_target_of_a_pointer_is_judged_before_it_is_complete(tree: Path, pointer: str) -> None:
     assert played(tree, INCOMPLETE + pointer) == {"e/config"}
 
 
 @pytest.mark.parametrize("pointer", ["echo 'gitdir: ../e' > docs/.git", "ln -s ../e docs/.git"])
-def test_a_pointer_to_files_of_the_user_is_quarantined_instead_of_them(tree: Path, pointer: str) -> None:
+def test_a_pointer_to_files_of_the_user_is_quarantined_not_the_files(tree: Path, pointer: str) -> None:
     subprocess.run(["bash", "-ec", INCOMPLETE], cwd=tree, check=True)
     assert played(tree, pointer) == {"docs/.git"}
 
 
-def test_what_the_user_pointed_to_stays_until_it_is_changed(tree: Path) -> None:
+def test_the_target_of_a_users_pointer_stays_until_changed(tree: Path) -> None:
     subprocess.run(["bash", "-ec", INCOMPLETE + "echo 'gitdir: ../e' > docs/.git"], cwd=tree, check=True)
     assert played(tree, "touch more") == set()
     assert played(tree, "echo >> e/config") == {"e/config"}
 
 
-def test_a_pointer_that_the_user_made_stays_until_it_is_changed(tree: Path) -> None:
+def test_a_users_pointer_stays_until_changed(tree: Path) -> None:
     own = tree / "docs/.git"
     own.write_text(f"gitdir: {tree.parent}/out/e\n")
     assert played(tree, "touch more") == set()
@@ -127,7 +127,7 @@ COMMON = {
 
 
 @pytest.mark.parametrize("name", COMMON)
-def test_case_at_02_a_common_directory_is_followed_as_git_does(tree: Path, name: str) -> None:
+def test_case_at_02_a_common_directory_is_resolved_as_git_does(tree: Path, name: str) -> None:
     script, expected = COMMON[name]
     assert expected in {Path(path).name for path in played(tree, POINTED + ARMED + script)}
 
@@ -136,7 +136,7 @@ def test_case_at_02_a_common_directory_is_followed_as_git_does(tree: Path, name:
     ("content", "expected"),
     [(b" a \r\n\n", " a "), (b"a\0b\n", "a"), (b"\xff\n", "\udcff"), (b"a\n", "a"), (b"\ta", "\ta"), (b"\n", "")],
 )
-def test_paths_are_read_as_git_reads_them(tmp_path: Path, content: bytes, expected: str) -> None:
+def test_paths_are_parsed_as_git_does(tmp_path: Path, content: bytes, expected: str) -> None:
     (tmp_path / "file").write_bytes(content)
     assert read_path(tmp_path / "file") == expected
     (tmp_path / "file").write_bytes(b"gitdir: " + content)
@@ -159,7 +159,7 @@ FOREIGN_TREES = {
 
 
 @pytest.mark.parametrize("name", FOREIGN_TREES)
-def test_case_at_05_a_work_tree_of_others_is_quarantined(tree: Path, name: str) -> None:
+def test_case_at_05_a_foreign_work_tree_setting_is_quarantined(tree: Path, name: str) -> None:
     expected = "s/.git/config.worktree" if name == "in config.worktree" else "s/.git/config"
     assert expected in played(tree, FOREIGN_TREES[name])
 
@@ -180,7 +180,7 @@ def test_case_at_05_a_work_tree_of_others_is_quarantined(tree: Path, name: str) 
         ),
     ],
 )
-def test_the_own_work_tree_stays(tree: Path, script: str) -> None:
+def test_a_repositorys_own_work_tree_setting_stays(tree: Path, script: str) -> None:
     assert played(tree, script) == set()
 
 
@@ -227,26 +227,26 @@ def open_root() -> Generator[Path]:
 
 
 @pytest.mark.parametrize("name", UNLISTED)
-def test_case_at_04_what_cannot_be_listed_is_judged(open_root: Path, name: str) -> None:
+def test_case_at_04_an_unlistable_directory_is_judged(open_root: Path, name: str) -> None:
     closing, expected = UNLISTED[name]
     planted = "git init -q docs; mkdir -p docs/.git/hooks; git config -f docs/.git/config core.fsmonitor id; "
     assert expected in judged_as_nobody(open_root, planted + closing)
 
 
-def test_what_the_user_closed_stays_as_it_was(open_root: Path) -> None:
+def test_a_directory_closed_by_the_user_is_unchanged(open_root: Path) -> None:
     prepared = "mkdir -p data; git init -q data; git config -f data/.git/config core.fsmonitor id; chmod 311 data"
     assert judged_as_nobody(open_root, "touch more", prepared) == set()
     assert (open_root / "data").stat().st_mode & 0o777 == 0o311
 
 
-def test_what_another_user_closed_stays(open_root: Path) -> None:
+def test_a_directory_closed_by_another_user_stays(open_root: Path) -> None:
     if os.geteuid():
         pytest.skip("only root can make a directory of another user")
     (open_root / "data").mkdir(mode=0o700)
     assert judged_as_nobody(open_root, "mkdir more") == set()
 
 
-def test_a_file_tool_completes_no_git_directory_that_cannot_be_listed(open_root: Path) -> None:
+def test_a_file_tool_cannot_complete_an_unlistable_git_directory(open_root: Path) -> None:
     (open_root / "d/objects").mkdir(parents=True)
     (open_root / "d/refs").mkdir()
     with patch("os.listdir", side_effect=PermissionError):
@@ -254,7 +254,7 @@ def test_a_file_tool_completes_no_git_directory_that_cannot_be_listed(open_root:
         assert not is_executed_by_git(open_root / "e/HEAD", open_root, [open_root])
 
 
-def test_case_atk_f16_a_directory_named_as_bare_repositories_counts_unless_it_is_a_work_tree(tmp_path: Path) -> None:
+def test_case_atk_f16_a_directory_named_like_a_bare_repository_is_judged(tmp_path: Path) -> None:
     file = tmp_path / "site.git/config/a.ts"
     file.parent.mkdir(parents=True)
     assert is_executed_by_git(file, tmp_path, [tmp_path])

@@ -97,7 +97,7 @@ LIBRARIES = {
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
-async def test_libraries_that_variables_name_are_seen_and_the_rest_of_the_home_is_not(place: Corner, name: str) -> None:
+async def test_only_libraries_that_variables_name_are_visible(place: Corner, name: str) -> None:
     variables, seen, unseen = LIBRARIES[name]
     for path in (*seen, *unseen):
         put(place, path)
@@ -119,7 +119,7 @@ async def test_a_script_on_pythonpath_is_imported(place: Corner) -> None:
     assert await named.run(f"{PYTHON} -c 'import pl; print(pl.V)'") == ("42\n", 0)
 
 
-async def test_a_link_of_the_workspace_to_libraries_opens_nothing(place: Corner) -> None:
+async def test_a_symlink_in_the_workspace_to_libraries_reveals_nothing(place: Corner) -> None:
     put(place, "other/x.py")
     (place.workspace / "libs").symlink_to(place.home / "other")
     named = replace(place, variables={"PYTHONPATH": f"{place.workspace}/libs"})
@@ -128,7 +128,7 @@ async def test_a_link_of_the_workspace_to_libraries_opens_nothing(place: Corner)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-async def test_a_program_finds_what_belongs_to_it_and_the_home_stays_closed(place: Corner, layout: str) -> None:
+async def test_a_program_finds_its_files_and_the_home_stays_hidden(place: Corner, layout: str) -> None:
     variables, program, beside = LAYOUTS[layout]
     put(place, os.path.normpath(f"{Path(program).parent}/{beside}"), "found\n")
     put(place, program, PROGRAM.format(beside=beside) if beside != Path(program).name else "#!/bin/sh\necho found\n")
@@ -174,7 +174,7 @@ ENTRIES += ["{home}/Documents", "{root}", "/tmp", "{home}/.ssh", "{home}/link", 
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
-async def test_an_entry_of_path_does_not_open_the_home(place: Corner, entry: str) -> None:
+async def test_an_entry_of_path_does_not_reveal_the_home(place: Corner, entry: str) -> None:
     put(place, "bin/tool", "#!/bin/sh\n")
     for name in (
         "Documents/plan",
@@ -194,7 +194,7 @@ async def test_an_entry_of_path_does_not_open_the_home(place: Corner, entry: str
 
 
 @pytest.mark.parametrize("name", ["bin", "work/bin", ".config/bin", ".cache/bin", ".ssh/bin"])
-async def test_of_a_place_with_more_than_programs_only_the_programs_are_shown(place: Corner, name: str) -> None:
+async def test_only_the_programs_of_a_mixed_directory_are_visible(place: Corner, name: str) -> None:
     put(place, f"{name}/tool", "#!/bin/sh\necho found\n")
     put(place, f"{name}/../plan")
     put(place, f"{name}/../data/plan")
@@ -238,7 +238,7 @@ async def test_directories_that_are_symlinks_are_followed_step_by_step(place: Co
 
 
 @pytest.mark.parametrize("target", ["{home}/.ssh", "{home}/papers", "{service}", "{root}/other", "/root"])
-async def test_a_link_of_the_workspace_opens_nothing(place: Corner, target: str) -> None:
+async def test_a_symlink_in_the_workspace_reveals_nothing(place: Corner, target: str) -> None:
     """A command makes the symlink, and the next one gets what PATH leads to."""
     for where in (place.home / "papers", place.root / "other"):
         where.mkdir()
@@ -256,7 +256,7 @@ async def test_a_link_of_the_workspace_opens_nothing(place: Corner, target: str)
 
 
 @pytest.mark.parametrize("way", ["/oldroot{target}", "../../../../oldroot{target}", "{target}"])
-async def test_what_a_command_puts_where_a_mount_goes_makes_nothing_outside(place: Corner, way: str) -> None:
+async def test_paths_created_at_a_mount_point_stay_inside(place: Corner, way: str) -> None:
     """Bubblewrap makes mount points by path: a symlink in the session's home must not lead it out."""
     put(place, ".local/bin/tool", "#!/bin/sh\necho found\n")
     outside = place.root / "outside"
@@ -269,7 +269,7 @@ async def test_what_a_command_puts_where_a_mount_goes_makes_nothing_outside(plac
 
 
 @pytest.mark.parametrize("made", ["touch", "mkdir -p", "ln -s /nowhere"])
-async def test_what_a_command_makes_where_a_mount_goes_stops_no_command(place: Corner, made: str) -> None:
+async def test_paths_created_at_a_mount_point_stop_no_command(place: Corner, made: str) -> None:
     await place.run(f"{made} ~/.local; {made} ~/.gitconfig")
     put(place, ".local/bin/tool", "#!/bin/sh\necho found\n")
     (place.home / ".gitconfig").write_text("[user]\n\tname = N\n")

@@ -41,7 +41,7 @@ def of(place: Corner, *read: Path) -> Corner:
     return replace(place, given=replace(box, session_dir=place.root / "private"))
 
 
-async def test_they_are_hidden_from_commands_as_from_the_file_tools(place: Corner, other: Path) -> None:
+async def test_secrets_in_read_roots_are_hidden_from_commands_and_file_tools(place: Corner, other: Path) -> None:
     output, _ = await of(place, other).run(f"cd {other}; for f in {' '.join(HIDDEN)} linked/target; do cat $f; done")
     assert SECRET not in output
     output, _ = await of(place, other).run(f"cd {other}; cat {' '.join(SHOWN)}")
@@ -50,12 +50,12 @@ async def test_they_are_hidden_from_commands_as_from_the_file_tools(place: Corne
     assert all(isinstance(workspace.resolve_read(other / name), Refused) for name in HIDDEN)
 
 
-async def test_a_file_that_is_itself_named_is_shown(place: Corner, other: Path) -> None:
+async def test_a_file_named_as_a_read_root_is_visible(place: Corner, other: Path) -> None:
     output, code = await of(place, other / ".env").run(f"cat {other}/.env")
     assert (output, code) == (f"{SECRET} .env\n", 0)
 
 
-async def test_one_that_appears_between_two_commands_is_hidden(place: Corner, other: Path) -> None:
+async def test_a_secret_created_between_two_commands_is_hidden(place: Corner, other: Path) -> None:
     place = of(place, other)
     assert await place.run("true") == ("", 0)
     (other / "deep/.env").write_text(SECRET)
@@ -63,7 +63,7 @@ async def test_one_that_appears_between_two_commands_is_hidden(place: Corner, ot
     assert SECRET not in output
 
 
-def test_the_walk_ends(place: Corner, other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_walk_is_bounded(place: Corner, other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_root_secrets, "MAX_DIRECTORIES", 1)
     box = of(place, other, place.root / "missing").box
     assert set(find_read_root_secrets(box, start_scan(box.secrets))) == {other / ".env", other / ".env~"}

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.xdist_group("sandbox")
         "mv sub s; mkdir -p sub/inner/.git/hooks; echo evil > sub/inner/.git/hooks/x",
     ],
 )
-async def test_a_repository_within_is_not_put_aside(place: Corner, plant: str) -> None:
+async def test_a_nested_repository_is_not_quarantined(place: Corner, plant: str) -> None:
     inner = place.workspace / "sub/inner"
     inner.mkdir()
     git(inner, "init", "-q")
@@ -33,7 +33,7 @@ async def test_a_repository_within_is_not_put_aside(place: Corner, plant: str) -
     assert not (inner / ".git/hooks/x").exists()
 
 
-async def test_the_repository_of_a_submodule_is_not_put_aside(place: Corner) -> None:
+async def test_a_submodules_repository_is_not_quarantined(place: Corner) -> None:
     git(place.workspace, "init", "-q", "--bare", ".git/modules/a/b")
     place.own()
     hook = ".git/modules/a/b/hooks/evil"
@@ -42,7 +42,7 @@ async def test_the_repository_of_a_submodule_is_not_put_aside(place: Corner) -> 
     assert not (place.workspace / hook).exists()
 
 
-async def test_a_worktree_is_committed_to_and_its_repository_not_taken_over(place: Corner) -> None:
+async def test_a_worktree_can_be_committed_to_and_its_repository_is_protected(place: Corner) -> None:
     main = place.root / "main"
     place.workspace.rename(main)
     git(main, "commit", "-q", "--allow-empty", "-m", "first")
@@ -58,7 +58,7 @@ async def test_a_worktree_is_committed_to_and_its_repository_not_taken_over(plac
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can close a directory to its owner")
-def test_a_worktree_that_cannot_be_read_stops_no_command() -> None:
+def test_an_unreadable_worktree_stops_no_command() -> None:
     with corner("nobody") as place:
         git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
         git(place.workspace, "worktree", "add", "-q", str(place.workspace / "inner"))
@@ -78,7 +78,7 @@ def test_a_worktree_that_cannot_be_read_stops_no_command() -> None:
 
 
 @pytest.mark.parametrize("below", ["", "/worktrees/w"])
-async def test_a_file_that_names_a_repository_of_others_opens_nothing(place: Corner, below: str) -> None:
+async def test_a_pointer_to_a_foreign_repository_reveals_nothing(place: Corner, below: str) -> None:
     other = place.root / "other"
     git(place.root, "init", "-q", str(other))
     git(other, "commit", "-q", "--allow-empty", "-m", "first")
@@ -91,7 +91,7 @@ async def test_a_file_that_names_a_repository_of_others_opens_nothing(place: Cor
 
 
 @pytest.mark.parametrize("name", [".git", ".git/hooks", ".git/config", ".yarrow"])
-async def test_what_is_a_link_is_refused_before_anything_runs(place: Corner, name: str) -> None:
+async def test_symlinks_are_refused_before_anything_runs(place: Corner, name: str) -> None:
     path, aside = place.workspace / name, place.workspace / "aside"
     if path.exists():
         path.rename(aside)
@@ -131,7 +131,7 @@ def tree(directory: Path) -> dict[str, bytes]:
         "git worktree repair beside; git worktree move beside other; git worktree lock beside",
     ],
 )
-async def test_case_RB_03_another_worktree_is_left_alone(place: Corner, beside: Path, script: str) -> None:
+async def test_case_RB_03_another_worktree_is_unchanged(place: Corner, beside: Path, script: str) -> None:
     directory = place.workspace / ".git/worktrees/beside"
     before = tree(directory)
     await place.run(f"{script}; true")
@@ -141,7 +141,7 @@ async def test_case_RB_03_another_worktree_is_left_alone(place: Corner, beside: 
     assert git(beside, "show", ":staged") == "mine\n"
 
 
-async def test_case_RB_03_a_worktree_as_the_workspace_leaves_its_siblings_alone(place: Corner, beside: Path) -> None:
+async def test_case_RB_03_a_worktree_as_the_workspace_keeps_its_siblings(place: Corner, beside: Path) -> None:
     directory = place.workspace / ".git/worktrees/beside"
     git(place.workspace, "worktree", "add", "-q", str(place.root / "mine"), "-b", "mine")
     before = tree(directory)
@@ -157,7 +157,7 @@ async def test_case_RB_03_a_worktree_as_the_workspace_leaves_its_siblings_alone(
 ADDED = "git worktree add -q in -b in && cd in && echo x > f && git add f && git commit -qm 2"
 
 
-async def test_a_worktree_within_the_workspace_is_added_used_and_removed(place: Corner) -> None:
+async def test_a_worktree_in_the_workspace_can_be_added_used_and_removed(place: Corner) -> None:
     git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
     place.own()
     assert await place.run(f"({ADDED}) && git worktree remove in && git worktree list | wc -l") == ("1\n", 0)
@@ -165,7 +165,7 @@ async def test_a_worktree_within_the_workspace_is_added_used_and_removed(place: 
     assert git(place.workspace, "log", "--format=%s", "in") == "2\nfirst\n"
 
 
-async def test_a_command_cannot_remove_a_worktree_of_the_user_and_is_told_the_way_out(place: Corner) -> None:
+async def test_removing_a_users_worktree_fails_with_a_hint(place: Corner) -> None:
     """Its guards are mounts: else a command could exchange its `.git` while an editor of the user looks there."""
     git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
     git(place.workspace, "worktree", "add", "-q", "in")

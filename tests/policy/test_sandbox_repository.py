@@ -60,7 +60,7 @@ def state(repository: Path) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("work", WORK)
-async def test_case_rb_05_git_from_a_subdirectory_leaves_what_it_leaves_without_a_sandbox(
+async def test_case_rb_05_git_in_a_subdirectory_works_as_without_a_sandbox(
     place: Corner, tmp_path: Path, work: str
 ) -> None:
     place = settle(place)
@@ -75,7 +75,7 @@ async def test_case_rb_05_git_from_a_subdirectory_leaves_what_it_leaves_without_
     assert state(place.workspace) == state(plain)
 
 
-async def test_the_guards_are_those_of_a_workspace_that_is_the_root(place: Corner) -> None:
+async def test_a_subdirectory_has_the_same_protected_paths(place: Corner) -> None:
     place = settle(place)
     app = place.workspace / "packages/app"
     hook = place.workspace / ".git/hooks/pre-commit"
@@ -89,7 +89,7 @@ async def test_the_guards_are_those_of_a_workspace_that_is_the_root(place: Corne
     assert (place.workspace / "new.txt").read_text() == "new\n"
 
 
-async def test_case_rs_s8_a_repository_is_read_from_a_subdirectory_but_for_its_secrets(place: Corner) -> None:
+async def test_case_rs_s8_a_repository_is_readable_except_its_secrets(place: Corner) -> None:
     place = settle(place)
     app = place.workspace / "packages/app"
     assert await place.run("cat ../../shared.txt && git log --format=%s", cwd=app) == ("shared\nfirst\n", 0)
@@ -97,7 +97,7 @@ async def test_case_rs_s8_a_repository_is_read_from_a_subdirectory_but_for_its_s
     assert SECRET[::-1] not in output
 
 
-async def test_a_repository_to_read_is_read_only_but_for_the_workspace(place: Corner) -> None:
+async def test_a_read_repository_is_writable_only_in_the_workspace(place: Corner) -> None:
     place = settle(place, SandboxAccess(repository="read"))
     app, before = place.workspace / "packages/app", state(place.workspace)
     assert await place.run("cat ../../shared.txt && git log --format=%s", cwd=app) == ("shared\nfirst\n", 0)
@@ -129,7 +129,7 @@ def make_repository(top: Path) -> Path:
     return top / "a/b"
 
 
-def test_a_repository_that_is_the_home_or_holds_it_is_not_taken(tmp_path: Path) -> None:
+def test_a_repository_that_contains_the_home_is_not_used(tmp_path: Path) -> None:
     below = make_repository(tmp_path)
     assert find_enclosing_repository(below, ()) == tmp_path
     assert find_enclosing_repository(below, (tmp_path,)) is None
@@ -139,7 +139,7 @@ def test_a_repository_that_is_the_home_or_holds_it_is_not_taken(tmp_path: Path) 
     assert find_enclosing_repository(tmp_path / ".git", ()) is None
 
 
-def test_the_nearest_repository_is_taken_also_a_worktree(tmp_path: Path) -> None:
+def test_the_nearest_repository_or_worktree_is_used(tmp_path: Path) -> None:
     below = make_repository(tmp_path)
     (tmp_path / "a/.git").write_text("gitdir: /elsewhere\n")
     assert find_enclosing_repository(below, ()) == tmp_path / "a"
@@ -150,7 +150,7 @@ def test_the_nearest_repository_is_taken_also_a_worktree(tmp_path: Path) -> None
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("given", [".", ".git", "a/b"])
-def test_a_repository_of_another_owner_is_not_taken(tmp_path: Path, given: str) -> None:
+def test_a_repository_of_another_owner_is_not_used(tmp_path: Path, given: str) -> None:
     """Anybody can put a `.git` into /tmp."""
     below = make_repository(tmp_path)
     os.chown(tmp_path / given, NOBODY, NOBODY)
@@ -158,7 +158,7 @@ def test_a_repository_of_another_owner_is_not_taken(tmp_path: Path, given: str) 
 
 
 @pytest.mark.parametrize("has_network", [True, False])
-async def test_the_network_is_there_unless_the_settings_turn_it_off(place: Corner, *, has_network: bool) -> None:
+async def test_the_network_is_available_unless_turned_off(place: Corner, *, has_network: bool) -> None:
     box = SandboxFactory("workspace", home=place.home, access=SandboxAccess(network=has_network)).create(
         "s", Workspace.make(place.workspace)
     )

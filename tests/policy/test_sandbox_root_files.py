@@ -90,12 +90,12 @@ def found() -> dict[str, bool]:
 
 
 @pytest.mark.parametrize("path", HIDDEN)
-def test_case_rs_s5_what_only_root_can_read_is_not_read(found: dict[str, bool], path: str) -> None:
+def test_case_rs_s5_files_readable_only_by_root_are_masked(found: dict[str, bool], path: str) -> None:
     assert not found[path]
 
 
 @pytest.mark.parametrize("path", SHOWN)
-def test_case_rs_s5_what_others_can_read_or_programs_need_is_read(found: dict[str, bool], path: str) -> None:
+def test_case_rs_s5_world_readable_files_and_programs_are_readable(found: dict[str, bool], path: str) -> None:
     assert found[path]
 
 
@@ -131,7 +131,7 @@ NAMED = {
 
 
 @as_root
-def test_case_rs_s5_what_the_person_names_is_shown() -> None:
+def test_case_rs_s5_files_that_the_user_names_are_visible() -> None:
     found: dict[str, dict[str, bool]] = in_namespace("test_sandbox_root_files.look_at_named")
     for what, reads in found.items():
         assert sorted(path for path, is_read in reads.items() if is_read) == sorted(["/opt/case/public", *NAMED[what]])
@@ -194,7 +194,7 @@ def change_meanwhile(_: object) -> list[dict[str, bool]]:
 
 
 @as_root
-def test_case_rs_s5_files_that_change_after_the_look_stop_no_command() -> None:
+def test_case_rs_s5_files_that_change_after_the_scan_stop_no_command() -> None:
     before, after, looked = in_namespace("test_sandbox_root_files.change_meanwhile")
     assert [path for path, is_read in before.items() if is_read] == ["/opt/case/later"]
     opened = ["opened", "linked", "closed/key", "directory/file"]
@@ -234,7 +234,7 @@ def hold_the_law(_: object) -> None:
 
 
 @as_root
-def test_case_rs_s5_a_command_reads_exactly_what_others_can_read() -> None:
+def test_case_rs_s5_a_command_reads_exactly_world_readable_files() -> None:
     in_namespace("test_sandbox_root_files.hold_the_law")
 
 
@@ -257,7 +257,7 @@ def a_look_that_waits() -> Generator[threading.Event]:
     root_files.reset()
 
 
-def test_a_session_does_not_wait_for_the_look_and_a_command_does(tmp_path: Path) -> None:
+def test_only_commands_wait_for_the_scan(tmp_path: Path) -> None:
     for name in ("home", "ws"):
         (tmp_path / name).mkdir()
     with a_look_that_waits() as held, patch("yarrow.policy.sandbox.sandbox_spec.system.is_root", return_value=True):
@@ -272,7 +272,7 @@ def test_a_session_does_not_wait_for_the_look_and_a_command_does(tmp_path: Path)
         assert root_files.known_files(()) != RootFiles(is_complete=False)
 
 
-def test_a_command_that_comes_early_does_not_wait_for_the_delay(tmp_path: Path) -> None:
+def test_an_early_command_does_not_wait_for_the_delay(tmp_path: Path) -> None:
     delay, wait = (
         patch.object(root_files, "DELAY_SECONDS", 100_000.0),
         patch.object(root_files, "MAX_WAIT_SECONDS", 60.0),
@@ -285,7 +285,7 @@ def test_a_command_that_comes_early_does_not_wait_for_the_delay(tmp_path: Path) 
     root_files.reset()
 
 
-def test_a_file_system_that_does_not_answer_holds_no_command_up() -> None:
+def test_an_unresponsive_file_system_does_not_delay_commands() -> None:
     with a_look_that_waits(), patch.object(root_files, "MAX_WAIT_SECONDS", 0.01):
         found = root_files.wait_for_scan(())
         assert not found.is_complete
@@ -293,7 +293,7 @@ def test_a_file_system_that_does_not_answer_holds_no_command_up() -> None:
         assert root_files.wait_for_scan(()) is found
 
 
-def test_a_look_ends_after_so_many_entries(tmp_path: Path) -> None:
+def test_a_scan_is_limited_in_entries(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     for name in range(20):
         (tmp_path / f"d{name}").mkdir()

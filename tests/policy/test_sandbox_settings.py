@@ -30,7 +30,7 @@ def put(path: Path, text: str = "told") -> None:
 
 @pytest.mark.parametrize("whose", [".gitconfig", "more", "the repository"])
 @pytest.mark.parametrize("setting", SHOWN)
-async def test_a_file_that_a_setting_names_is_seen(place: Corner, setting: str, whose: str) -> None:
+async def test_a_file_named_by_a_git_setting_is_visible(place: Corner, setting: str, whose: str) -> None:
     value = SHOWN[setting].format(home=place.home)
     path = Path(value.replace("~", str(place.home)))
     is_directory = setting in ("core.hooksPath", "init.templateDir")
@@ -48,7 +48,7 @@ async def test_a_file_that_a_setting_names_is_seen(place: Corner, setting: str, 
 
 
 @pytest.mark.parametrize("value", HIDDEN)
-async def test_keys_stay_hidden_whatever_a_setting_names(place: Corner, value: str) -> None:
+async def test_keys_stay_hidden_even_if_a_setting_names_them(place: Corner, value: str) -> None:
     for name in (".ssh/id_rsa", ".netrc", ".config/gh/hosts.yml", "with/.netrc", "with/id_rsa", "private.txt"):
         put(place.home / name, "SECRETVALUE")
     (place.home / "link").symlink_to(".ssh/id_rsa")
@@ -61,7 +61,7 @@ async def test_keys_stay_hidden_whatever_a_setting_names(place: Corner, value: s
     assert "SECRETVALUE" not in output
 
 
-async def test_a_mount_of_settings_is_no_file_of_the_sessions_home(place: Corner) -> None:
+async def test_mounted_settings_are_not_files_of_the_sessions_home(place: Corner) -> None:
     put(place.home / "office/.gitconfig", "[help]\n\tformat = man\n")
     git(place.workspace, "config", "-f", str(place.home / ".gitconfig"), "include.path", "~/office/.gitconfig")
     place.own()

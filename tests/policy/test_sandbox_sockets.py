@@ -99,17 +99,17 @@ def answers() -> dict[tuple[str, str], set[str]]:
 
 
 @pytest.mark.parametrize("path", DAEMONS)
-def test_case_rs_s4_a_daemon_is_not_reached(answers: dict[tuple[str, str], set[str]], path: str) -> None:
+def test_case_rs_s4_a_daemon_is_unreachable(answers: dict[tuple[str, str], set[str]], path: str) -> None:
     assert answers["workspace", path] == {"refused"}
 
 
 @pytest.mark.parametrize("path", [*DAEMONS, *OWN])
-def test_case_rs_s4_in_strict_no_socket_is_reached(answers: dict[tuple[str, str], set[str]], path: str) -> None:
+def test_case_rs_s4_in_strict_no_socket_is_reachable(answers: dict[tuple[str, str], set[str]], path: str) -> None:
     assert answers["strict", path] == {"refused"}
 
 
 @pytest.mark.parametrize("path", OWN)
-def test_other_sockets_are_reached(answers: dict[tuple[str, str], set[str]], path: str) -> None:
+def test_other_sockets_are_reachable(answers: dict[tuple[str, str], set[str]], path: str) -> None:
     assert answers["workspace", path] == {"HELLO"}
 
 
@@ -121,7 +121,7 @@ def test_a_variable_names_a_socket(tmp_path: Path, name: str, form: str) -> None
         assert find_client_sockets({name: form.format(tmp_path / "s")}) == [str(tmp_path / "s")]
 
 
-async def test_a_socket_that_a_variable_names_is_not_reached(place: Corner) -> None:
+async def test_a_socket_named_by_a_variable_is_unreachable(place: Corner) -> None:
     path = place.workspace / "s"
     with socket.socket(socket.AF_UNIX) as served:
         served.bind(str(path))
@@ -149,11 +149,11 @@ async def test_pairs_of_sockets_work_in_strict(place: Corner) -> None:
     assert await replace(place, level="strict").run(PAIRS) == ("x\ny\n1 [1]\n", 0)
 
 
-async def test_no_socket_that_reaches_others_is_made_in_strict(place: Corner) -> None:
+async def test_in_strict_no_connecting_socket_can_be_created(place: Corner) -> None:
     assert await replace(place, level="strict").run(OTHERS) == ("done\n", 0)
 
 
-async def test_a_socket_of_the_commands_own_works(place: Corner) -> None:
+async def test_a_commands_own_socket_works(place: Corner) -> None:
     script = f"""{PYTHON} -c 'import socket, os
 for name in ("own.sock", "/tmp/docker.sock", os.path.expanduser("~/agent.1"), chr(0) + "own"):
     with socket.socket(socket.AF_UNIX) as s, socket.socket(socket.AF_UNIX) as c:
@@ -178,14 +178,14 @@ def fresh() -> Generator[None]:
     command_starter.get_starter.cache_clear()
 
 
-async def test_an_abstract_socket_is_out_of_reach_where_the_kernel_can(place: Corner, abstract: str) -> None:
+async def test_an_abstract_socket_is_unreachable_if_the_kernel_supports_it(place: Corner, abstract: str) -> None:
     output, _ = await place.run(f"{CONNECT} @{abstract}")
     assert output == (
         "refused 1\n" if linux_syscalls.get_landlock_version() >= linux_syscalls.MIN_SCOPE_VERSION else "\n"
     )
 
 
-async def test_where_the_kernel_cannot_commands_run_all_the_same(
+async def test_commands_run_if_the_kernel_does_not_support_it(
     place: Corner, abstract: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(linux_syscalls, "get_landlock_version", lambda: linux_syscalls.MIN_SCOPE_VERSION - 1)
@@ -193,7 +193,7 @@ async def test_where_the_kernel_cannot_commands_run_all_the_same(
     assert not command_starter.get_starter(None, probe.find_bwrap() or "").is_scoped
 
 
-def test_a_launcher_with_rights_of_its_own_is_not_bound(tmp_path: Path) -> None:
+def test_a_setuid_launcher_is_not_restricted(tmp_path: Path) -> None:
     program = tmp_path / "bwrap"
     program.touch()
     program.chmod(0o4755)
@@ -202,7 +202,7 @@ def test_a_launcher_with_rights_of_its_own_is_not_bound(tmp_path: Path) -> None:
     )
 
 
-def test_only_the_thread_that_starts_commands_is_bound(abstract: str) -> None:
+def test_only_the_thread_that_starts_commands_is_restricted(abstract: str) -> None:
     def connect() -> str:
         with socket.socket(socket.AF_UNIX) as client:
             try:
@@ -217,7 +217,7 @@ def test_only_the_thread_that_starts_commands_is_bound(abstract: str) -> None:
         assert another.submit(connect).result() == "reached"
 
 
-def test_the_words_of_the_system_calls() -> None:
+def test_arguments_of_the_landlock_calls() -> None:
     """A stand-in for the kernel gets what the interface asks for."""
     calls: list[tuple[object, ...]] = []
 
@@ -242,5 +242,5 @@ def test_the_words_of_the_system_calls() -> None:
 @pytest.mark.parametrize(
     "name", ["server.sock", "app.sock", "agent.sock", "vite.sock", "gunicorn.sock", "watchman.sock"]
 )
-def test_a_name_of_no_daemon(name: str) -> None:
+def test_names_that_are_not_daemons(name: str) -> None:
     assert not re.fullmatch(SOCKET_NAMES, name)

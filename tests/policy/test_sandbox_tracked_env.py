@@ -34,7 +34,7 @@ def place(place: Corner) -> Corner:
     return place
 
 
-async def test_git_works_around_it(place: Corner) -> None:
+async def test_git_works_with_a_tracked_env_file(place: Corner) -> None:
     script = """set -e
         git status --porcelain; echo 2 > two; echo more >> file.txt
         git add -A; git commit -qm second; echo 3 >> two; git commit -qam third; git status --porcelain
@@ -46,7 +46,7 @@ async def test_git_works_around_it(place: Corner) -> None:
     assert git(place.workspace, "status", "--porcelain") == ""
 
 
-async def test_a_changed_one_cannot_be_read_or_written(place: Corner) -> None:
+async def test_a_changed_env_file_cannot_be_read_or_written(place: Corner) -> None:
     for name in (".env", "sub/.env.production"):
         (place.workspace / name).write_text(f"{SECRET}2")
     place.own()
@@ -56,7 +56,7 @@ async def test_a_changed_one_cannot_be_read_or_written(place: Corner) -> None:
 
 
 @pytest.mark.parametrize("script", ["git add -A", "git commit -qam x", "git add .env", "git stash"])
-async def test_one_that_was_changed_is_never_recorded_as_something_else(place: Corner, script: str) -> None:
+async def test_a_changed_env_file_is_never_committed_with_other_content(place: Corner, script: str) -> None:
     (place.workspace / ".env").write_text("changed\n")
     place.own()
     output, code = await place.run(f"echo 2 > file.txt; {script}")
@@ -67,7 +67,7 @@ async def test_one_that_was_changed_is_never_recorded_as_something_else(place: C
     assert (place.workspace / ".env").read_text() == "changed\n"
 
 
-async def test_it_can_be_left_out(place: Corner) -> None:
+async def test_a_changed_env_file_can_be_left_out_of_a_commit(place: Corner) -> None:
     (place.workspace / ".env").write_text("changed\n")
     place.own()
     script = "echo 2 > file.txt; git add -A -- . ':(exclude).env' && git commit -qm second && git show --stat --format="
@@ -77,7 +77,7 @@ async def test_it_can_be_left_out(place: Corner) -> None:
     assert git(place.workspace, "show", "HEAD:.env") == SECRET
 
 
-def test_only_what_git_tracks_gets_a_cover_of_its_own(tmp_path: Path) -> None:
+def test_only_tracked_files_get_their_own_mask(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     for name in ("a/.env", ".env"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -94,7 +94,7 @@ def test_only_what_git_tracks_gets_a_cover_of_its_own(tmp_path: Path) -> None:
     assert make_masks(paths, tmp_path / "covers")[paths[1]] != DEV_NULL
 
 
-def test_covers_are_few(tmp_path: Path) -> None:
+def test_masks_are_few(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     path = tmp_path / ".env"
     path.write_text("x")
@@ -106,14 +106,14 @@ def test_covers_are_few(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"DIRC", b"DIRC" + struct.pack(">II", 2, 9), b"x" * 100])
-def test_an_index_that_is_none_tracks_nothing(tmp_path: Path, data: bytes) -> None:
+def test_an_invalid_index_tracks_nothing(tmp_path: Path, data: bytes) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git/index").write_bytes(data)
     (tmp_path / ".env").write_text("x")
     assert make_masks([tmp_path / ".env"], tmp_path / "covers") == {tmp_path / ".env": DEV_NULL}
 
 
-def test_later_kinds_of_index_are_understood(tmp_path: Path) -> None:
+def test_later_index_versions_are_parsed(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     (tmp_path / "a").mkdir()
     for name in ("a/.env", "a/.env.x"):
@@ -124,7 +124,7 @@ def test_later_kinds_of_index_are_understood(tmp_path: Path) -> None:
     assert DEV_NULL not in made.values()
 
 
-def test_settings_of_git_that_were_there_stay() -> None:
+def test_existing_git_settings_stay() -> None:
     before = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "a.b", "GIT_CONFIG_VALUE_0": "c"}
     after = with_git_settings(before, TRUST_STAT_SETTINGS)
     assert after["GIT_CONFIG_COUNT"] == "3"
@@ -133,7 +133,7 @@ def test_settings_of_git_that_were_there_stay() -> None:
     assert with_git_settings({"GIT_CONFIG_COUNT": "-1"}, TRUST_STAT_SETTINGS)["GIT_CONFIG_COUNT"] == "2"
 
 
-async def test_one_as_young_as_its_index_is_never_recorded_as_something_else(place: Corner) -> None:
+async def test_a_file_as_recent_as_its_index_is_never_committed_with_other_content(place: Corner) -> None:
     later = time.time() + 10_000
     os.utime(place.workspace / ".env", (later, later))
     git(place.workspace, "add", "-A")
@@ -177,7 +177,7 @@ git commit -qam other; git switch -q main; git commit -q --allow-empty -m more""
         "printf changed >> .env; git commit -qam changed; git checkout -q HEAD~1 .env; git commit -qam back",
     ],
 )
-async def test_branches_with_other_secrets_are_as_without_a_sandbox(place: Corner, script: str) -> None:
+async def test_branches_with_other_secrets_work_as_without_a_sandbox(place: Corner, script: str) -> None:
     await outside(place.workspace, f"git branch -qm main; {OTHER_BRANCH}")
     place.own()
     twin = place.root / "twin"
@@ -227,7 +227,7 @@ async def test_file_tools_and_commands_agree_on_what_is_secret(place: Corner, st
         assert is_open or not output.startswith(SECRET)
 
 
-async def test_one_that_was_changed_and_is_as_recorded_again_is_open(place: Corner) -> None:
+async def test_a_reverted_env_file_is_readable_again(place: Corner) -> None:
     (place.workspace / ".env").write_text("changed\n")
     place.own()
     assert (await place.run("cat .env"))[1] != 0
@@ -236,13 +236,13 @@ async def test_one_that_was_changed_and_is_as_recorded_again_is_open(place: Corn
     assert await place.run("cat .env") == (SECRET, 0)
 
 
-def test_one_beside_the_workspace_is_not_read_whatever_git_has_recorded(place: Corner) -> None:
+def test_an_env_file_beside_the_workspace_is_hidden_even_if_tracked(place: Corner) -> None:
     read_only = Workspace.make(place.home, read=[str(place.workspace)])
     assert isinstance(read_only.resolve_read(place.workspace / ".env"), Refused)
     assert isinstance(Workspace.make(place.workspace).resolve_write(place.workspace / ".env"), Refused)
 
 
-def test_a_name_far_behind_in_a_compressed_index_is_in_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_distant_name_in_a_compressed_index_is_uncertain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     git(tmp_path, "init", "-q")
     for name in ("a", "b", "c.env", "d"):
         (tmp_path / name).write_text("x")
@@ -257,7 +257,7 @@ def test_a_name_far_behind_in_a_compressed_index_is_in_doubt(tmp_path: Path, mon
     git_index._read_entries.cache_clear()
 
 
-async def test_one_that_a_command_changes_is_closed_to_the_next(place: Corner) -> None:
+async def test_an_env_file_changed_by_a_command_is_hidden_from_the_next(place: Corner) -> None:
     await place.run("printf more >> .env; cat .env")
     output, code = await place.run("cat .env")
     assert code != 0
@@ -277,7 +277,7 @@ open(sys.argv[1], "wb").write(struct.pack(">4sII", b"DIRC", 2, len(found)) + b""
 
 @pytest.mark.parametrize("guesses", [f"wrong {SECRET}", SECRET])
 @pytest.mark.parametrize("index", [".git/index", "own/.git/index"])
-async def test_an_index_that_a_command_wrote_confirms_no_guess(place: Corner, guesses: str, index: str) -> None:
+async def test_an_index_written_by_a_command_confirms_no_content(place: Corner, guesses: str, index: str) -> None:
     file = place.workspace / ("own/.env" if index.startswith("own") else ".env")
     git(place.workspace, "rm", "-q", "--cached", ".env")
     file.parent.mkdir(exist_ok=True)
@@ -290,7 +290,7 @@ async def test_an_index_that_a_command_wrote_confirms_no_guess(place: Corner, gu
     assert isinstance(Workspace.make(place.workspace).resolve_read(file), Refused)
 
 
-async def test_of_several_guesses_in_a_process_of_its_own_none_is_confirmed(place: Corner) -> None:
+async def test_a_separate_process_cannot_confirm_guessed_content(place: Corner) -> None:
     (place.workspace / ".git/index").unlink()
     script = f"{PYTHON} -c '{GUESS}' .git/index wrong {SECRET} other"
     await place.run(script)
@@ -299,7 +299,7 @@ async def test_of_several_guesses_in_a_process_of_its_own_none_is_confirmed(plac
     assert isinstance(Workspace.make(place.workspace).resolve_read(place.workspace / ".env"), Refused)
 
 
-def test_when_too_many_differ_none_counts_as_recorded(place: Corner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_too_many_differ_none_counts_as_tracked(place: Corner, monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_recorded(place.workspace / ".env")
     monkeypatch.setattr(git_index, "MAX_DIFFERING", 0)
     assert not is_recorded(place.workspace / ".env")
@@ -313,7 +313,7 @@ def test_when_too_many_differ_none_counts_as_recorded(place: Corner, monkeypatch
     )
 )
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_what_is_recorded_is_what_git_says(tmp_path: Path, form: str, version: int, names: list[str]) -> None:
+def test_the_tracked_files_are_those_of_git(tmp_path: Path, form: str, version: int, names: list[str]) -> None:
     top = Path(tempfile.mkdtemp(dir=tmp_path))
     git(top, "init", "-q", f"--object-format={form}")
     for number, name in enumerate(names):

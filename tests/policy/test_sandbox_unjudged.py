@@ -65,7 +65,7 @@ def command(ws: Path, script: str = "true") -> list[str]:
     return [os.path.relpath(path, ws) for path in json.loads(done.stdout or "[]")]
 
 
-def test_what_was_planted_beyond_the_limit_is_not_trusted(ws: Path) -> None:
+def test_executables_planted_beyond_the_limit_are_not_trusted(ws: Path) -> None:
     assert command(ws, PLANT) == []
     assert command(ws) == []
     shutil.rmtree(ws / "wide")
@@ -78,12 +78,12 @@ def test_a_pointer_beyond_the_limit_is_not_trusted(ws: Path) -> None:
     assert command(ws) == ["deep/a/b/c/.git"]
 
 
-def test_a_command_can_remove_what_is_in_the_way_itself(ws: Path) -> None:
+def test_executables_are_quarantined_once_a_command_shrinks_the_workspace(ws: Path) -> None:
     assert command(ws, f"{PLANT}; cd; rm -r {ws}/wide") == []
     assert command(ws) == [PLANTED]
 
 
-def test_a_killed_service_leaves_nothing_that_is_trusted(ws: Path) -> None:
+def test_leftovers_of_a_killed_service_are_not_trusted(ws: Path) -> None:
     assert command(ws, f"{PLANT}; echo ready; sleep 60 # kill") == []
     (
         ws.parent / "notes" / unscanned_regions.REGIONS_FILE
@@ -92,7 +92,7 @@ def test_a_killed_service_leaves_nothing_that_is_trusted(ws: Path) -> None:
     assert command(ws) == [PLANTED]
 
 
-def test_what_the_user_makes_after_all_was_judged_is_trusted(ws: Path) -> None:
+def test_the_users_files_are_trusted_after_a_complete_scan(ws: Path) -> None:
     command(ws, PLANT)
     shutil.rmtree(ws / "wide")
     command(ws)
@@ -111,7 +111,7 @@ def test_harmless_repositories_beyond_the_limit_stay(ws: Path) -> None:
     assert (ws / PLANTED).exists()  # it is guarded as what the user made
 
 
-def test_a_part_that_was_judged_is_trusted_again(ws: Path) -> None:
+def test_a_scanned_part_is_trusted_again(ws: Path) -> None:
     command(ws, PLANT)
     part = ws / "deep/a/b/c"
     words = [sys.executable, "-c", SERVICE, str(part), str(ws.parent / "notes"), "true"]
@@ -120,7 +120,7 @@ def test_a_part_that_was_judged_is_trusted_again(ws: Path) -> None:
     assert json.loads(subprocess.run(words, capture_output=True, check=True).stdout) == []
 
 
-def test_a_command_beside_one_that_did_not_look_trusts_nothing_there(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_concurrent_command_trusts_no_unscanned_region(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("yarrow.policy.sandbox.git_directories.MAX_DIRECTORIES", LIMIT)
     with baseline.register_running(baseline.take_baseline((ws,), (), ()), ()) as first:
         assert first.beyond == {ws / "deep/a/b"}
@@ -135,7 +135,7 @@ def test_a_command_beside_one_that_did_not_look_trusts_nothing_there(ws: Path, m
 A, B, C = Path("/a"), Path("/a/b"), Path("/a/b/c")
 
 
-def test_regions_are_kept_until_all_of_them_was_judged(tmp_path: Path) -> None:
+def test_unscanned_regions_are_recorded_until_completely_scanned(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     for deepest in ("1/2/3", "1/2", "1/2/3"):
         mark_unscanned(notes, (A,), [A / deepest])
@@ -153,7 +153,7 @@ def test_regions_are_kept_until_all_of_them_was_judged(tmp_path: Path) -> None:
     assert read_regions(notes) == ()
 
 
-def test_regions_are_remembered_without_a_place_to_write_to(tmp_path: Path) -> None:
+def test_unscanned_regions_are_remembered_without_a_writable_directory(tmp_path: Path) -> None:
     (tmp_path / "notes").touch()
     for place in (None, tmp_path / "notes"):
         mark_unscanned(place, (A,), [A / "1/2"])
@@ -162,7 +162,7 @@ def test_regions_are_remembered_without_a_place_to_write_to(tmp_path: Path) -> N
         assert read_regions(place) == ()
 
 
-def test_directories_beyond_are_those_of_one_depth(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_directories_beyond_the_limit_have_one_depth(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("yarrow.policy.sandbox.git_directories.MAX_DIRECTORIES", LIMIT)
     other = ws.with_name("other")
     (other / "x/y/z").mkdir(parents=True)

@@ -139,7 +139,7 @@ KINDS = st.sampled_from(("make", "write", "rename", "exchange", "link", "replace
 @pytest.mark.usefixtures("stopped_clock")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(KINDS, st.sampled_from(PLACES), st.sampled_from(PLACES)), max_size=40))
-def test_a_look_finds_what_is_there_after_any_changes(changes: list[tuple[str, str, str]]) -> None:
+def test_a_scan_is_correct_after_any_changes(changes: list[tuple[str, str, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder, "work")
         for place in PLACES:
@@ -155,7 +155,7 @@ def test_a_look_finds_what_is_there_after_any_changes(changes: list[tuple[str, s
                 os.close(HELD.pop())
 
 
-def test_a_directory_that_did_not_change_is_not_asked_for(tmp_path: Path, asked: list[str]) -> None:
+def test_an_unchanged_directory_is_not_checked(tmp_path: Path, asked: list[str]) -> None:
     for place in PLACES:
         (tmp_path / place).mkdir(parents=True, exist_ok=True)
     before = tree(tmp_path, start_scan(ENV_FILES))
@@ -169,7 +169,7 @@ def test_a_directory_that_did_not_change_is_not_asked_for(tmp_path: Path, asked:
     assert asked == [str(tmp_path), str(tmp_path / "a/c"), str(tmp_path / "b/c")]
 
 
-def test_commands_ask_for_directories_from_the_third_look_on_no_more(asked: list[str]) -> None:
+def test_from_the_third_scan_on_no_directories_are_checked(asked: list[str]) -> None:
     directory_scan.watches._is_wanted = False  # pyright: ignore[reportPrivateUsage]
     with corner("root" if system.is_root() else "self") as place:
         for number in range(9):
@@ -238,7 +238,7 @@ STALE: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.usefixtures("stopped_clock")
 @pytest.mark.parametrize("change", STALE.values(), ids=STALE)
-def test_a_stale_look_is_not_believed(tmp_path: Path, change: Callable[[Path], object]) -> None:
+def test_a_stale_scan_is_not_used(tmp_path: Path, change: Callable[[Path], object]) -> None:
     root = tmp_path / "above/work"
     (root / "a/c/x").mkdir(parents=True)
     (root / "link").symlink_to("nowhere")
@@ -272,7 +272,7 @@ print(json.dumps(seen))
 
 
 @pytest.mark.skipif(not system.is_root(), reason="only root mounts")
-def test_a_directory_mounted_over_another_is_looked_at(tmp_path: Path) -> None:
+def test_a_directory_mounted_over_another_is_scanned(tmp_path: Path) -> None:
     root, other = tmp_path / "work", tmp_path / "other"
     (root / "a/c").mkdir(parents=True)
     (other / ".git").mkdir(parents=True)
@@ -301,7 +301,7 @@ print(*asked)
 
 
 @pytest.mark.skipif(not system.is_root(), reason="only root mounts")
-def test_a_remote_file_system_in_a_local_one_is_asked_each_time(tmp_path: Path) -> None:
+def test_a_nested_remote_file_system_is_checked_each_time(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     mounting = 'mount -t tmpfs remote "$1/b" && mkdir "$1/b/c" && exec "$2" -c "$3" "$1"'
@@ -310,7 +310,7 @@ def test_a_remote_file_system_in_a_local_one_is_asked_each_time(tmp_path: Path) 
     assert done.stdout.split() == [str(tmp_path), str(tmp_path / "b"), str(tmp_path / "b/c")]
 
 
-def test_a_flood_of_changes_hides_none(tmp_path: Path) -> None:
+def test_many_changes_hide_none(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "f").touch()
     for _ in range(2):
@@ -322,7 +322,7 @@ def test_a_flood_of_changes_hides_none(tmp_path: Path) -> None:
     assert scan_git_directories([tmp_path]).git_names == {tmp_path / "a": (".git",)}
 
 
-def test_unread_reports_end_all_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unread_inotify_events_end_all_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").mkdir()
     for _ in range(2):
         tree(tmp_path, start_scan(ENV_FILES))
@@ -332,7 +332,7 @@ def test_unread_reports_end_all_watches(tmp_path: Path, monkeypatch: pytest.Monk
     assert scan_git_directories([tmp_path]).git_names == {tmp_path / "a": (".git",)}
 
 
-def test_a_look_that_began_before_a_report_vouches_for_nothing(tmp_path: Path) -> None:
+def test_a_scan_started_before_an_event_is_not_used(tmp_path: Path) -> None:
     own = DirectoryWatches()
     own.enable()
     own.begin_round()
@@ -349,7 +349,7 @@ def test_a_look_that_began_before_a_report_vouches_for_nothing(tmp_path: Path) -
     assert set(second.unchanged) == {str(tmp_path / "a")}
 
 
-def test_each_look_adds_a_few(tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_scan_adds_a_few_watches(tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("yarrow.policy.sandbox.directory_watches.MAX_ADDED", 3)
     for number in range(8):
         (tmp_path / str(number)).mkdir()
@@ -361,7 +361,7 @@ def test_each_look_adds_a_few(tmp_path: Path, asked: list[str], monkeypatch: pyt
     assert counts == [9, 7, 4, 1, 1]
 
 
-def test_watches_have_a_bound(tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watches_are_bounded(tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("yarrow.policy.sandbox.directory_watches.MAX_WATCHED", 4)
     for number in range(8):
         (tmp_path / str(number)).mkdir()
@@ -376,7 +376,7 @@ def test_watches_have_a_bound(tmp_path: Path, asked: list[str], monkeypatch: pyt
     assert len(asked) == 9
 
 
-def test_a_remote_file_system_is_asked_each_time(
+def test_a_remote_file_system_is_checked_each_time(
     tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("yarrow.platform.linux_syscalls.LOCAL_FILE_SYSTEMS", frozenset())
@@ -388,7 +388,7 @@ def test_a_remote_file_system_is_asked_each_time(
     assert not directory_scan.watches._added  # pyright: ignore[reportPrivateUsage]
 
 
-def test_without_reports_all_are_asked_for(tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_inotify_all_are_checked(tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("yarrow.policy.sandbox.directory_watches.system.open_directory_changes", lambda: None)
     (tmp_path / "a/b").mkdir(parents=True)
     for _ in range(2):

@@ -24,7 +24,7 @@ async def test_git_commits_branches_merges_and_stashes(place: Corner) -> None:
     assert git(place.workspace, "log", "--format=%s") == "second\nfirst\n"
 
 
-async def test_git_looks_at_the_work_tree_though_env_files_are_covered(place: Corner) -> None:
+async def test_git_status_works_with_masked_env_files(place: Corner) -> None:
     (place.workspace / ".gitignore").write_text(".env\n.env.production\n")
     place.own()
     output, code = await place.run("git add -A && git commit -qm all && git status --short; git show --stat --format=")
@@ -76,7 +76,7 @@ async def test_npm_installs_from_a_folder(place: Corner) -> None:
     assert (place.workspace / "node_modules/thing").exists()
 
 
-async def test_home_and_tmp_live_on_and_are_seen_by_nobody_else(place: Corner) -> None:
+async def test_home_and_tmp_persist_and_are_private_to_the_session(place: Corner) -> None:
     assert (await place.run("mkdir -p ~/.cache && echo kept > ~/.cache/x && echo kept > /tmp/x-yarrow"))[1] == 0
     assert await place.run("cat ~/.cache/x /tmp/x-yarrow") == ("kept\nkept\n", 0)
     assert not (place.home / ".cache").exists()
@@ -84,7 +84,7 @@ async def test_home_and_tmp_live_on_and_are_seen_by_nobody_else(place: Corner) -
     assert {"tmp", "home"} <= {path.name for path in (place.root / "private").iterdir()}
 
 
-async def test_the_workspace_is_written_to_and_keeps_nothing_of_the_sandbox(place: Corner) -> None:
+async def test_the_workspace_is_writable_and_keeps_nothing_of_the_sandbox(place: Corner) -> None:
     before = sorted(place.workspace.rglob("*"))
     assert await place.run("pwd; echo new > sub/new; rm sub/new") == (f"{place.workspace}\n", 0)
     assert sorted(place.workspace.rglob("*")) == before
@@ -97,7 +97,7 @@ async def test_a_device_and_a_pipe_and_a_local_socket_work(place: Corner) -> Non
     assert await place.run(script) == ("2\ny\nz\nw\n", 0)
 
 
-async def test_threads_and_a_large_address_space_are_given(place: Corner) -> None:
+async def test_threads_and_a_large_address_space_are_available(place: Corner) -> None:
     script = f"""{PYTHON} -c '
 import mmap, threading
 mmap.mmap(-1, 1 << 33, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -107,17 +107,17 @@ print("ok")'"""
     assert await place.run(script) == ("ok\n", 0)
 
 
-async def test_the_exit_code_and_the_signal_come_through(place: Corner) -> None:
+async def test_exit_code_and_signal_are_passed_on(place: Corner) -> None:
     assert (await place.run("exit 7"))[1] == 7
     assert (await place.run("kill -9 $$"))[1] == 137
 
 
-async def test_at_the_timeout_it_may_end_in_order(place: Corner) -> None:
+async def test_a_command_may_exit_gracefully_at_the_timeout(place: Corner) -> None:
     output, _ = await place.run("trap 'echo ended; exit' TERM; echo on; while :; do sleep 0.05; done", seconds=2.0)
     assert (output.split()[0], output.split()[-1]) == ("on", "ended")
 
 
-async def test_a_cancel_leaves_nothing(place: Corner) -> None:
+async def test_a_cancellation_leaves_nothing(place: Corner) -> None:
     task = asyncio.create_task(
         place.run("env -i setsid nohup sleep 54321 >/dev/null 2>&1 & sleep 54321 & touch on; wait")
     )
@@ -135,12 +135,12 @@ async def test_a_cancel_leaves_nothing(place: Corner) -> None:
             continue
 
 
-async def test_a_flood_of_sandboxes_at_once(place: Corner) -> None:
+async def test_many_concurrent_sandboxes(place: Corner) -> None:
     outcomes = await asyncio.gather(*(place.run(f"echo {n}") for n in range(20)))
     assert outcomes == [(f"{n}\n", 0) for n in range(20)]
 
 
-async def test_control_groups_are_named_as_they_are_mounted(place: Corner) -> None:
+async def test_control_groups_are_found_where_they_are_mounted(place: Corner) -> None:
     """Programs such as Java look up their limits by these paths, and fail where they do not fit together."""
     output, code = await place.run('awk \'$9 == "cgroup" || $9 == "cgroup2" { print $4 }\' /proc/self/mountinfo')
     assert code == 0

@@ -73,7 +73,7 @@ def is_below(path: str, above: str) -> bool:
 @pytest.mark.parametrize("user", USERS)
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(chosen=st.lists(st.tuples(st.sampled_from(PLACES), st.sampled_from(NAMES)), min_size=60, max_size=60))
-async def test_a_write_anywhere_is_real_fails_or_is_named(user: str, chosen: list[tuple[str, str]]) -> None:
+async def test_any_write_persists_fails_or_is_named(user: str, chosen: list[tuple[str, str]]) -> None:
     with corner(user) as made:
         place = mono(made)
         told = [f"{above}/{name}".replace("//", "/") for above, name in chosen]
@@ -112,7 +112,7 @@ async def test_many_visible_files_are_counted(place: Corner) -> None:
     assert " and 3 more: written to" in strays.notice()
 
 
-async def test_a_workspace_in_the_home_is_no_stray(place: Corner) -> None:
+async def test_a_workspace_in_the_home_is_not_a_stray_file(place: Corner) -> None:
     place = mono(place)
     strays = HomeChanges.snapshot(place.box)
     assert await place.run("touch file ~/.x && ls ~", cwd=place.home / "mono/packages/app") == (
@@ -122,7 +122,7 @@ async def test_a_workspace_in_the_home_is_no_stray(place: Corner) -> None:
     assert strays.list_changed() == []
 
 
-async def test_every_place_that_can_be_written_to_outlives_the_command(place: Corner) -> None:
+async def test_every_writable_path_persists_between_commands(place: Corner) -> None:
     mounted = 'while read -r _ _ _ _ path options _; do case $options in rw*) echo "$path";; esac; done'
     output, _ = await place.run(f"{mounted} </proc/self/mountinfo | sort -u")
     # The kernel's own, in which no file can be made.
@@ -133,7 +133,7 @@ async def test_every_place_that_can_be_written_to_outlives_the_command(place: Co
     assert {"/tmp", "/dev/shm"} <= places
 
 
-async def test_shared_memory_works_and_its_files_are_kept_for_later_commands(place: Corner) -> None:
+async def test_shared_memory_works_and_its_files_persist(place: Corner) -> None:
     script = (
         "from multiprocessing import Lock, shared_memory as m; Lock(); s = m.SharedMemory('x', True, 4); s.unlink()"
     )
@@ -143,7 +143,7 @@ async def test_shared_memory_works_and_its_files_are_kept_for_later_commands(pla
 
 
 @pytest.mark.parametrize("where", ["~/wt", "/tmp/wt", "/tmp/deep/er/wt", "/dev/shm/wt"])
-async def test_a_worktree_of_the_session_is_forgotten_with_it(place: Corner, where: str) -> None:
+async def test_a_worktree_of_the_session_is_pruned_with_it(place: Corner, where: str) -> None:
     git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
     place.own()
     assert (await place.run(f"git worktree add -q {where} -b topic && cd {where} && git status"))[1] == 0
@@ -157,7 +157,7 @@ async def test_a_worktree_of_the_session_is_forgotten_with_it(place: Corner, whe
     assert git(place.workspace, "log", "-1", "--format=%s") == "second\n"
 
 
-async def test_a_worktree_of_the_user_is_never_forgotten(place: Corner, tmp_path: Path) -> None:
+async def test_a_worktree_of_the_user_is_never_pruned(place: Corner, tmp_path: Path) -> None:
     git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
     git(place.workspace, "worktree", "add", "-q", str(place.home / "mine"), "-b", "mine")
     git(place.workspace, "worktree", "add", "-q", str(place.home / "locked"), "-b", "locked")
@@ -175,7 +175,7 @@ async def test_a_worktree_of_the_user_is_never_forgotten(place: Corner, tmp_path
     assert forget_worktrees([(inside, place.root / "elsewhere")], (place.workspace,)) == []
 
 
-async def test_the_session_forgets_its_worktrees_when_it_ends(place: Corner) -> None:
+async def test_the_sessions_worktrees_are_pruned_when_it_ends(place: Corner) -> None:
     git(place.workspace, "commit", "-q", "--allow-empty", "-m", "first")
     boxes = SandboxFactory("workspace", home=place.home)
     box = boxes.create("s", Workspace.make(place.workspace))
@@ -190,7 +190,7 @@ async def test_the_session_forgets_its_worktrees_when_it_ends(place: Corner) -> 
     assert not box.session_dir.exists()
 
 
-async def test_a_directory_above_what_is_hidden_cannot_be_moved(place: Corner) -> None:
+async def test_a_parent_of_a_hidden_path_cannot_be_moved(place: Corner) -> None:
     kept = place.workspace / "deep/er/kept"
     kept.mkdir(parents=True)
     place = replace(place, hidden=(kept,))
@@ -200,7 +200,7 @@ async def test_a_directory_above_what_is_hidden_cannot_be_moved(place: Corner) -
     assert kept.is_dir()
 
 
-async def test_what_one_root_fixes_another_that_lies_in_it_does_not_open(place: Corner) -> None:
+async def test_a_nested_root_does_not_open_a_protected_path(place: Corner) -> None:
     app = place.workspace / "app"
     (app / "conf").mkdir(parents=True)
     (app / "conf/.env").write_text("KEY=x\n")
@@ -213,7 +213,7 @@ async def test_what_one_root_fixes_another_that_lies_in_it_does_not_open(place: 
     assert (app / "conf/git.inc").read_text() == "[user]\nname = mine\n"
 
 
-def test_the_look_at_the_home_is_part_of_each_command(place: Corner) -> None:
+def test_the_home_is_scanned_at_each_command(place: Corner) -> None:
     boxed = SandboxedCommand(place.box, Command(("true",), place.workspace, {}, 1.0))
     try:
         assert boxed.home_changes.home == place.home

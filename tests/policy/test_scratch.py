@@ -30,7 +30,7 @@ def started(folder: Path) -> tuple[subprocess.Popen[bytes], Path]:
     return process, Path(process.stdout.readline().decode().strip())
 
 
-def test_what_a_killed_process_left_is_removed_and_what_is_in_use_stays(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_process_are_removed_and_used_ones_stay(tmp_path: Path) -> None:
     other = tmp_path / "yarrow-of-somebody"
     other.mkdir()
     (link := tmp_path / f"{PREFIX}link").symlink_to(other)
@@ -69,7 +69,7 @@ LOOKS: dict[str, Callable[[Path, Path], str]] = {
 
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("look", LOOKS)
-async def test_case_RS_S6_another_session_is_not_found_below_the_temporary_directory(
+async def test_case_RS_S6_another_session_is_hidden_in_the_temporary_directory(
     user: str, look: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with corner(user) as made:

@@ -108,7 +108,7 @@ def is_refused(place: Corner, name: str, monkeypatch: pytest.MonkeyPatch) -> boo
 
 
 @pytest.mark.parametrize("name", [*SECRET_PATHS, *NAMED])
-def test_case_rs_s2_a_place_of_keys_is_closed(
+def test_case_rs_s2_a_credential_path_is_hidden(
     seen: tuple[Corner, set[str]], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, read = seen
@@ -119,14 +119,16 @@ def test_case_rs_s2_a_place_of_keys_is_closed(
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_a_file_without_keys_is_open(seen: tuple[Corner, set[str]], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_without_keys_are_visible(
+    seen: tuple[Corner, set[str]], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place, read = seen
     assert f"./{name}" in read
     assert not is_refused(place, name, monkeypatch)
 
 
 @pytest.mark.parametrize("name", TOKENS)
-def test_case_rs_s2_settings_are_shown_without_tokens(
+def test_case_rs_s2_settings_are_visible_without_tokens(
     seen: tuple[Corner, set[str]], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, read = seen
@@ -139,7 +141,7 @@ def test_case_rs_s2_settings_are_shown_without_tokens(
     "name", [".npmrc", ".aws", ".aws/credentials", ".ssh", ".config/gh/hosts.yml", ".tool/auth.json"]
 )
 @pytest.mark.parametrize("user", USERS)
-def test_case_rb_13_a_place_of_keys_that_is_named_is_shown(
+def test_case_rb_13_a_credential_path_that_is_named_is_visible(
     user: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with corner(user) as place:
@@ -165,7 +167,7 @@ def test_case_rb_13_a_place_of_keys_that_is_named_is_shown(
         assert Workspace.make(place.workspace, read=[str(place.home / name)]).resolve_read(file) == file
 
 
-def test_an_env_file_that_is_named_is_shown() -> None:
+def test_an_env_file_that_is_named_is_visible() -> None:
     with corner(USERS[0]) as place:
         named = place.workspace / ".env"
         inside = replace(place, given=replace(place.box, readable=(named,)))
@@ -201,7 +203,7 @@ PIECES += (
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=14), st.booleans())
-def test_what_is_left_of_settings_has_no_key_where_keys_are_set(pieces: list[str], is_git: bool) -> None:
+def test_filtered_settings_contain_no_keys(pieces: list[str], is_git: bool) -> None:
     left = redact_settings("".join(pieces), is_git=is_git)
     for line in left.replace("\\\n", "").splitlines():
         name, _, value = line.partition("=")
@@ -211,7 +213,7 @@ def test_what_is_left_of_settings_has_no_key_where_keys_are_set(pieces: list[str
 
 
 @given(st.text(min_size=1, max_size=12))
-def test_any_name_is_judged(name: str) -> None:
+def test_any_name_is_classified(name: str) -> None:
     assert is_secret_name(name) in {True, False}
     assert is_secret_name(f"credentials.{'json'}")
 
@@ -245,7 +247,7 @@ for user in USERS:
 @pytest.mark.parametrize(
     "resolver", ["/mnt/wsl/resolv.conf", "/run/resolvconf/resolv.conf", "/mnt/nix/resolver/resolv.conf"]
 )
-def test_case_rb_15_programs_and_the_resolver_of_hidden_places(tmp_path: Path, resolver: str) -> None:
+def test_case_rb_15_programs_and_the_resolver_stay_visible(tmp_path: Path, resolver: str) -> None:
     if USERS == ("self",):
         pytest.skip("mounts over /home and /etc need root")
     setup = SETUP.replace("{secret}", SECRET).replace("{resolver}", resolver).replace("{pid}", tmp_path.name)

@@ -184,13 +184,13 @@ def test_every_row_of_the_table_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_a_value_that_shows_a_secret_is_dropped(value: str) -> None:
+def test_a_variable_with_a_secret_value_is_dropped(value: str) -> None:
     assert is_secret_variable("PLAIN", value)
     assert without_secrets({"PLAIN": value}, frozenset()) == {}
 
 
 @pytest.mark.parametrize("name", [*NAMES, *NAME_WORDS, *(f"A_{word.upper()}_B" for word in NAME_WORDS)])
-def test_case_rs_s1_a_name_that_shows_a_secret_is_dropped(name: str) -> None:
+def test_case_rs_s1_a_variable_with_a_secret_name_is_dropped(name: str) -> None:
     assert child_environment({name: "x"}).get(name) is None
     assert child_environment({name: "x"}, [name])[name] == "x"
 
@@ -228,7 +228,7 @@ def test_a_provider_key_is_in_no_environment(variables: dict[str, str], passed: 
             assert made[name] == variables[name]
 
 
-def test_a_search_is_given_no_secret() -> None:
+def test_a_search_gets_no_secret_variable() -> None:
     given_ones: dict[str, Any] = dict.fromkeys(["A", "WORKAI", "ENV", "LESSOPEN", "RIPGREP_CONFIG_PATH"], KEY)
     assert search_environment({**given_ones, "PATH": "/bin", "HOME": "/h"}) == {"PATH": "/bin", "HOME": "/h"}
 
@@ -237,12 +237,12 @@ def test_a_search_is_given_no_secret() -> None:
     "name",
     ["DBPASS", "SMTPPASS", "MYKEY", "AUTHKEY", "SSHKEY", "APP_KEY2", "DBPWD", "DBPASS_1", "MYKEYS", "KEY1", "X_PW2"],
 )
-def test_a_secret_word_may_be_run_together_or_numbered(name: str) -> None:
+def test_a_secret_word_may_be_joined_or_numbered(name: str) -> None:
     assert is_secret_variable(name, "x")
 
 
 @pytest.mark.parametrize(
     "name", ["BYPASS", "COMPASS_2", "OLDPWD", "LESSKEY", "HOTKEYS", "MONKEY", "PUBKEY", "KEYBOARD"]
 )
-def test_ordinary_words_with_such_an_end_are_none(name: str) -> None:
+def test_ordinary_words_with_a_similar_ending_are_not_secret(name: str) -> None:
     assert not is_secret_variable(name, "x")

@@ -108,7 +108,7 @@ for path in open("paths").read().split("\\n"):
 
 @given(layout=LAYOUTS)
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_path_leads_file_tools_where_it_leads_commands(scene: Scene, layout: dict[str, str | None]) -> None:
+def test_a_path_below_tmp_is_the_same_for_file_tools_and_commands(scene: Scene, layout: dict[str, str | None]) -> None:
     paths = sorted({scene.filled(f"{path}{tail}") for path in PATHS for tail in TAILS})
     (scene.place.workspace / "paths").write_text("\n".join(paths))
     script = f"({scene.put(layout)}) 2>/dev/null; {PYTHON} -c {shlex.quote(SHOW)}"
@@ -122,9 +122,7 @@ def test_a_path_leads_file_tools_where_it_leads_commands(scene: Scene, layout: d
             assert str(workspace.display_path(workspace.realpath(path))) == inside
 
 
-def test_a_path_in_the_workspace_costs_no_look_at_the_sessions_tmp(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_workspace_path_is_not_looked_up_in_the_sessions_tmp(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(*_arguments: object) -> None:
         raise AssertionError("looked")
 
@@ -138,7 +136,7 @@ def test_a_path_in_the_workspace_costs_no_look_at_the_sessions_tmp(
 
 
 @pytest.mark.parametrize("shown", ["readable", "hidden", "home", "repository", "toolchain"])
-def test_what_is_mounted_below_tmp_is_the_machines(scene: Scene, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mounts_below_tmp_are_the_machines(scene: Scene, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
     place = scene.place.root / "more" / "bin"
     place.mkdir(parents=True)
     program = place / "tool"
@@ -154,7 +152,7 @@ def test_what_is_mounted_below_tmp_is_the_machines(scene: Scene, shown: str, mon
     assert tmp.resolve(Path("/tmp/other-place/new"), writes=True) == tmp.directory / "other-place/new"
 
 
-def test_the_workspace_refuses_what_a_rule_denies_behind_a_symlink_of_the_session(scene: Scene) -> None:
+def test_a_denied_path_behind_a_symlink_of_the_session_is_refused(scene: Scene) -> None:
     scene.tmp.create()
     (scene.tmp.directory / "secret").write_text("x")
     (scene.tmp.directory / "link").symlink_to("/tmp/secret")

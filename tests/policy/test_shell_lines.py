@@ -83,7 +83,7 @@ MARKS = ["{0}", "'{0}'", '"{0}"', "{1}''{2}", "\\{0}", "$'{0}'", '{1}"{2}"', "{1
 
 
 @given(st.data())
-def test_what_is_denied_alone_is_denied_however_it_is_written(data: st.DataObject) -> None:
+def test_a_denied_command_is_denied_in_any_spelling(data: st.DataObject) -> None:
     command = data.draw(st.sampled_from(COMMANDS))
     pattern = data.draw(st.sampled_from([command, f"{command[:-1]}*", f"{command.split()[0]}*", f"*{command[2:]}"]))
     rules = {f"bash({pattern})": data.draw(st.sampled_from(["deny", "ask"]))}
@@ -165,7 +165,7 @@ def test_case_rs_m6_a_deny_rule_sees_each_command_of_a_line(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["true; git push", "sudo git push", "git  push", "bash -c 'git push'", "'git' push"])
-def test_a_rule_that_allows_gains_nothing(line: str) -> None:
+def test_auto_rules_match_only_whole_lines(line: str) -> None:
     assert not verdict(line, {"bash(git push)": "auto"}, is_sandboxed=True)
 
 
@@ -188,7 +188,7 @@ def test_a_rule_that_allows_gains_nothing(line: str) -> None:
         ),
     ],
 )
-def test_neighbours_that_run_a_command(line: str) -> None:
+def test_wrappers_that_run_a_command(line: str) -> None:
     assert verdict(line, DENY_PUSH)
 
 
@@ -242,13 +242,13 @@ PIECES = [
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
-def test_any_text_is_read_to_its_end(line: str) -> None:
+def test_any_text_is_parsed_to_its_end(line: str) -> None:
     assert all(isinstance(one, str) for one in spellings(line))
 
 
 @pytest.mark.parametrize(
     "piece", ["$(", "${", "`", "(", "bash -c '", 'eval "', "sudo ", "find -exec ", "<<E\n", "a;", "${x:-$("]
 )
-def test_deep_and_long_lines_are_read(piece: str) -> None:
+def test_deep_and_long_lines_are_parsed(piece: str) -> None:
     line = piece * (20_000 // len(piece)) + "\ngit push"
     assert sum(map(len, spellings(line))) < 20 * len(line)

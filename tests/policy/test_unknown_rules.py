@@ -5,7 +5,7 @@ from yarrow.policy.permission.decision import describe_unknown_tools
 TOOLS = ("read", "bash", "deploy")
 
 
-def test_only_what_names_no_tool_is_told() -> None:
+def test_only_rules_for_unknown_tools_are_reported() -> None:
     rules = {"read": "ask", "read(a*)": "deny", "*": "ask", "*(x)": "deny", "deploy(x)": "auto"}
     assert describe_unknown_tools(rules, TOOLS) == []
     assert describe_unknown_tools({"Bash(rm*)": "deny"}, TOOLS) == [

@@ -38,7 +38,7 @@ def test_roots_are_real_and_the_first_is_the_working_directory(root: Path) -> No
 
 @pytest.mark.parametrize("text", ["~no-such-user/x", "a\0b", "\ud800"])
 @pytest.mark.parametrize("setting", ["extra", "read"])
-def test_a_setting_that_is_no_path_says_which(root: Path, setting: str, text: str) -> None:
+def test_a_setting_that_is_not_a_path_is_named(root: Path, setting: str, text: str) -> None:
     with pytest.raises(ConfigError) as raised:
         Workspace.make(root / "ws", **{setting: (text,)})  # type: ignore[arg-type]
     assert raised.value.message.startswith(f"workspace.{setting}: {text!r} is not a valid path: ")
@@ -73,7 +73,7 @@ def test_a_refusal_names_the_setting(root: Path, workspace: Workspace) -> None:
         assert str(root / "ws2/a") in refused.text
 
 
-def test_links_are_followed_before_the_check(root: Path, workspace: Workspace) -> None:
+def test_symlinks_are_resolved_before_the_check(root: Path, workspace: Workspace) -> None:
     (root / "ws/out").symlink_to(root / "ws2")
     (root / "ws/extra").symlink_to(root / "other")
     (root / "ws/in").symlink_to(root / "ws/sub")
@@ -87,7 +87,7 @@ def test_links_are_followed_before_the_check(root: Path, workspace: Workspace) -
     assert not isinstance(workspace.resolve_read(root / "ws/loop"), Refused)  # to open it is an error of its own
 
 
-def test_the_way_through_proc_is_no_way(workspace: Workspace) -> None:
+def test_paths_through_proc_are_refused(workspace: Workspace) -> None:
     assert isinstance(workspace.resolve_read(Path("/proc/self/root/etc/passwd")), Refused)
     assert isinstance(workspace.resolve_read(Path("/proc/self/environ")), Refused)
 
@@ -107,7 +107,7 @@ def test_the_way_through_proc_is_no_way(workspace: Workspace) -> None:
         "sub/../.git/config",
     ],
 )
-def test_what_is_run_is_write_protected(root: Path, workspace: Workspace, name: str) -> None:
+def test_executed_files_are_write_protected(root: Path, workspace: Workspace, name: str) -> None:
     refused = workspace.resolve_write(root / "ws" / name)
     assert isinstance(refused, Refused)
     assert "executes its contents" in refused.text
@@ -115,7 +115,7 @@ def test_what_is_run_is_write_protected(root: Path, workspace: Workspace, name: 
 
 
 @pytest.mark.parametrize("name", [".git/info/exclude", ".gitignore", ".github/config", "config", "hooks/x", ".bashrc"])
-def test_what_only_looks_like_it_is_not(root: Path, workspace: Workspace, name: str) -> None:
+def test_similar_names_are_not_write_protected(root: Path, workspace: Workspace, name: str) -> None:
     assert workspace.resolve_write(root / "ws" / name) == root / "ws" / name
 
 
@@ -132,14 +132,14 @@ def test_what_only_looks_like_it_is_not(root: Path, workspace: Workspace, name: 
         (".yarrow/skills/one", "SKILL.md"),
     ],
 )
-def test_a_workspace_within_what_is_run_opens_none_of_it(root: Path, inside: str, name: str) -> None:
+def test_a_workspace_within_a_protected_directory_stays_protected(root: Path, inside: str, name: str) -> None:
     (root / "ws" / inside).mkdir(parents=True, exist_ok=True)
     refused = Workspace.make(root / "ws" / inside).resolve_write(root / "ws" / inside / name)
     assert isinstance(refused, Refused)
     assert "executes its contents" in refused.text
 
 
-def test_nor_does_one_within_a_bare_repository(root: Path) -> None:
+def test_a_workspace_within_a_bare_repository_stays_protected(root: Path) -> None:
     for name in ("HEAD", "objects", "refs", "hooks", "beside"):
         (root / "bare" / name).mkdir(parents=True)
     made = Workspace.make(root / "bare/hooks")
@@ -149,12 +149,12 @@ def test_nor_does_one_within_a_bare_repository(root: Path) -> None:
 
 
 @pytest.mark.parametrize(("inside", "name"), [(".git", "info/exclude"), (".git/beside/tree", "src/hooks/config")])
-def test_but_a_work_tree_that_is_kept_there_is_one(root: Path, inside: str, name: str) -> None:
+def test_a_work_tree_kept_in_a_bare_repository_is_writable(root: Path, inside: str, name: str) -> None:
     (root / "ws" / inside).mkdir(parents=True, exist_ok=True)
     assert isinstance(Workspace.make(root / "ws" / inside).resolve_write(root / "ws" / inside / name), Path)
 
 
-def test_what_is_kept_is_read_and_not_written(root: Path) -> None:
+def test_protected_directories_are_readable_but_not_writable(root: Path) -> None:
     made = replace(Workspace.make(root / "ws"), write_protected=(root / "ws/conf",))
     (root / "ws/innocent").symlink_to("conf")
     for name in ("conf", "conf/config.json", "conf/skills/x", "innocent/config.json"):
@@ -165,14 +165,14 @@ def test_what_is_kept_is_read_and_not_written(root: Path) -> None:
     assert isinstance(made.resolve_write(root / "ws/config.json"), Path)
 
 
-def test_a_link_is_no_way_around_the_protection(root: Path, workspace: Workspace) -> None:
+def test_a_symlink_does_not_bypass_the_protection(root: Path, workspace: Workspace) -> None:
     (root / "ws/innocent").symlink_to(root / "ws/.git")
     (root / "ws/sub/.git").symlink_to(root / "ws/sub")
     assert isinstance(workspace.resolve_write(root / "ws/innocent/config"), Refused)
     assert isinstance(workspace.resolve_write(root / "ws/sub/.git/config"), Refused)
 
 
-def test_start_files_of_the_home_directory_are_protected(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_startup_files_of_the_home_are_protected(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(root / "ws"))
     made = Workspace.make(root / "ws")
     assert isinstance(made.resolve_write(root / "ws/.bashrc"), Refused)
@@ -193,7 +193,7 @@ def test_case_X_05_env_files_are_refused(root: Path, workspace: Workspace, name:
         assert "secrets" in refused.text
 
 
-def test_case_X_05_also_where_a_link_in_the_middle_has_the_name(root: Path, workspace: Workspace) -> None:
+def test_case_X_05_a_symlinked_directory_with_the_name_is_refused(root: Path, workspace: Workspace) -> None:
     (root / "ws/sub/production.txt").write_text("KEY=1")
     (root / "ws/sub/.env").symlink_to("production.txt")
     (root / "ws/second").symlink_to("sub/.env")
@@ -202,7 +202,7 @@ def test_case_X_05_also_where_a_link_in_the_middle_has_the_name(root: Path, work
     assert isinstance(workspace.resolve_write(root / "ws/first"), Refused)
 
 
-def test_case_X_05_also_behind_a_link_of_another_name(root: Path, workspace: Workspace) -> None:
+def test_case_X_05_a_symlink_with_another_name_is_refused(root: Path, workspace: Workspace) -> None:
     (root / "ws/.env").touch()
     (root / "ws/plain").symlink_to(".env")
     (root / "ws/sub/.env.dev").symlink_to("other-name")
@@ -226,7 +226,7 @@ def test_an_editors_copy_of_a_configured_file_is_secret_too() -> None:
 
 
 @pytest.mark.parametrize("name", ["a\0b", "a\ud800b"])
-def test_what_no_file_can_be_called_is_refused(root: Path, workspace: Workspace, name: str) -> None:
+def test_impossible_file_names_are_refused(root: Path, workspace: Workspace, name: str) -> None:
     assert isinstance(workspace.resolve_read(root / "ws" / name), Refused)
     assert isinstance(workspace.resolve_write(root / "ws" / name), Refused)
 
@@ -243,7 +243,7 @@ NAMES = st.sampled_from(["..", ".", "sub", "out", "in", "deep", "back", "a", "ws
 
 
 @given(st.lists(NAMES, max_size=8))
-def test_no_spelling_leaves_the_workspace(tmp_path_factory: pytest.TempPathFactory, names: list[str]) -> None:
+def test_no_spelling_escapes_the_workspace(tmp_path_factory: pytest.TempPathFactory, names: list[str]) -> None:
     """Whatever is resolved lies inside by the kernel's own account of it."""
     base = Path(os.path.realpath(tmp_path_factory.getbasetemp())) / "spelling"
     if not base.exists():
@@ -268,7 +268,7 @@ def test_no_spelling_leaves_the_workspace(tmp_path_factory: pytest.TempPathFacto
 
 @pytest.mark.parametrize("where", [".", "sub"])
 @pytest.mark.parametrize("last", ["HEAD", "objects/x", "refs/heads/x", "config", "hooks/post-index-change"])
-def test_no_write_makes_a_directory_a_repository(root: Path, where: str, last: str) -> None:
+def test_no_write_turns_a_directory_into_a_repository(root: Path, where: str, last: str) -> None:
     workspace, directory = Workspace.make(root / "ws"), root / "ws" / where
     for name in {"HEAD", "objects", "refs"} - {Path(last).parts[0]}:
         assert workspace.resolve_write(directory / last) == directory.resolve() / last
@@ -279,7 +279,7 @@ def test_no_write_makes_a_directory_a_repository(root: Path, where: str, last: s
     assert workspace.resolve_write(directory / "file") == directory.resolve() / "file"
 
 
-def test_what_lies_anywhere_is_not_looked_through_for_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unrelated_directories_are_not_scanned_for_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def look(*_: object) -> NoReturn:
         raise AssertionError("the whole system was looked through")
 
