@@ -70,7 +70,7 @@ def test_go_finds_private_modules_that_the_user_has(gopher: Developer) -> None:
     assert printed.endswith(f"file://{gopher.home}/go/pkg/mod/cache/download\ngit.example.org,example.com/th*")
 
 
-def test_go_takes_the_latest_version_that_the_user_does_not_have(gopher: Developer) -> None:
+def test_go_downloads_a_latest_version_that_is_not_cached(gopher: Developer) -> None:
     go_proxy(gopher.root / "proxy", "thing", "v1.1.0")
     gopher.own()
     gopher.works("go get example.com/thing@latest && go build -o shop . && ./shop 2>&1")
@@ -130,7 +130,7 @@ def test_case_rb_07_pip_keeps_a_cache_of_the_session(dev: Developer, packages: R
     assert contents(dev.root / "cache") == before
 
 
-def test_maven_and_gradle_keep_their_homes_in_that_of_the_session(dev: Developer) -> None:
+def test_maven_and_gradle_homes_are_in_the_sessions_home(dev: Developer) -> None:
     """Also where the list of users names another home, or none: Java asks it."""
     dev.write(
         "pom.xml",

@@ -92,7 +92,7 @@ def test_interactive_rebase_stash_bisect_and_an_inner_worktree(dev: Developer) -
     dev.shell("git fsck")
 
 
-def test_a_clone_and_a_repository_of_its_own(dev: Developer) -> None:
+def test_a_clone_and_a_new_repository(dev: Developer) -> None:
     dev.shell(REPOSITORY)
     dev.works(
         "git init -q tool && cd tool && echo t > t && git add t && git commit -qm tool && git log --format=%s",
@@ -102,7 +102,7 @@ def test_a_clone_and_a_repository_of_its_own(dev: Developer) -> None:
     assert dev.shell("git status --short && git log --format=%s", dev.project / "copy").strip() == "first"
 
 
-def test_a_signed_commit_by_the_way_out(dev: Developer) -> None:
+def test_a_signed_commit_outside_the_sandbox(dev: Developer) -> None:
     dev.shell(REPOSITORY)
     dev.shell(
         "mkdir -p ~/.ssh && ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519 && git config --global gpg.format ssh "
@@ -116,7 +116,7 @@ def test_a_signed_commit_by_the_way_out(dev: Developer) -> None:
     assert "SSH SIGNATURE" in dev.shell("git cat-file commit HEAD")
 
 
-def test_docker_by_the_way_out(dev: Developer) -> None:
+def test_docker_outside_the_sandbox(dev: Developer) -> None:
     """Where Docker Desktop has its socket."""
     dev.write(
         "../../tools/bin/docker",

@@ -169,7 +169,7 @@ def test_gradle(dev: Developer) -> None:
     assert "ran" in dev.works("java -cp build/classes/java/main Shop")
 
 
-def test_the_registries_answer_as_the_real_programs_expect(dev: Developer, packages: Registry) -> None:
+def test_the_fake_registries_satisfy_the_real_programs(dev: Developer, packages: Registry) -> None:
     """Without the agent, so that a failure above is the sandbox's."""
     python_settings(dev, packages)
     dev.shell(

@@ -31,7 +31,7 @@ def test_200_megabytes_of_output(dev: Developer) -> None:
     assert len(printed) < 100_000
 
 
-def test_a_daemon_ends_with_its_call_and_the_result_says_so(dev: Developer) -> None:
+def test_a_daemon_ends_with_its_call_and_is_reported(dev: Developer) -> None:
     first, second = dev.agent(
         "setsid sh -c 'echo $$ > daemon.pid; exec sleep 300' > /dev/null 2>&1 < /dev/null & "
         "until [ -s daemon.pid ]; do :; done; echo started",
