@@ -15,7 +15,7 @@ from doubles.world import Ended, World
 pytestmark = pytest.mark.timeout(400)  # the first of these waits until everything is built
 
 
-def test_checksums_are_those_of_the_files(built: Path) -> None:
+def test_checksums_match_the_files(built: Path) -> None:
     lines = [line.split("  ") for line in (built / "SHA256SUMS").read_text().splitlines()]
     assert sorted(name for _, name in lines) == sorted(
         path.name for path in built.iterdir() if path.name != "SHA256SUMS"
@@ -26,7 +26,7 @@ def test_checksums_are_those_of_the_files(built: Path) -> None:
         assert name.startswith(f"yarrow-{VERSION}")
 
 
-def test_the_bill_names_what_the_executable_holds(built: Path, executable: Path) -> None:
+def test_the_bill_of_materials_matches_the_executable(built: Path, executable: Path) -> None:
     (path,) = built.glob("*.cdx.json")
     bill = json.loads(path.read_text())
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
@@ -92,13 +92,13 @@ def test_a_prompt_with_a_tool_call(command: Path, world: World) -> None:
     assert start(command, world, "-c", "more").out == "again\n"
 
 
-def test_the_library_path_of_the_person_reaches_commands(executable: Path, world: World) -> None:
+def test_the_users_library_path_reaches_commands(executable: Path, world: World) -> None:
     look = {"call": {"name": "bash", "arguments": {"command": "echo =$LD_LIBRARY_PATH="}}}
     world.script([look], [{"expect": {"contains": "=/theirs="}}, {"text": "ok"}], sandbox="off")
     assert start(executable, world, "look", LD_LIBRARY_PATH="/theirs").out == "ok\n"
 
 
-def test_the_schema_has_its_words(command: Path, world: World) -> None:
+def test_the_config_schema_has_descriptions(command: Path, world: World) -> None:
     assert '"description"' in start(command, world, "config", "schema").out
 
 

@@ -32,7 +32,7 @@ def test_every_machine_builds() -> None:
         assert not row["runner"].endswith("-latest")
 
 
-def test_it_builds_as_one_does_by_hand_and_starts_what_it_built() -> None:
+def test_the_workflow_builds_as_make_dist_and_starts_the_result() -> None:
     assert "scripts/dist.sh dist" in commands("build")
     assert "scripts/try_executable.py" in (ROOT / "scripts" / "dist.sh").read_text()
     assert re.search(r"^dist:.*\n\t@scripts/dist.sh\n", (ROOT / "Makefile").read_text(), re.MULTILINE)
@@ -40,7 +40,7 @@ def test_it_builds_as_one_does_by_hand_and_starts_what_it_built() -> None:
         assert (ROOT / name).exists()
 
 
-def test_nothing_is_published_before_the_tag_was_checked_and_every_build_has_ended() -> None:
+def test_publishing_waits_for_the_tag_check_and_every_build() -> None:
     assert JOBS["build"]["needs"] == "check"
     assert JOBS["publish"]["needs"] == ["check", "build"]
     assert "sha256sum -- yarrow-* > SHA256SUMS" in commands("publish")
@@ -56,20 +56,20 @@ def test_nothing_is_published_before_the_tag_was_checked_and_every_build_has_end
             assert "/checkout@" not in step.get("uses", "") or step["with"]["persist-credentials"] is False
 
 
-def test_a_machine_that_failed_does_not_stop_the_others() -> None:
+def test_a_failed_machine_does_not_stop_others() -> None:
     assert JOBS["build"]["strategy"]["fail-fast"] is False
     assert JOBS["publish"]["if"] == "${{ !cancelled() && needs.check.result == 'success' }}"
     steps = [step.get("name") for step in JOBS["publish"]["steps"]]
     assert steps.index("The wheel and the sources were built") < steps.index("Publish")
 
 
-def test_running_a_failed_job_again_adds_its_files() -> None:
+def test_rerunning_a_failed_job_adds_its_files() -> None:
     publish = commands("publish")
     assert 'gh release view "$GITHUB_REF_NAME" >/dev/null 2>&1 ||\n  gh release create "$GITHUB_REF_NAME"' in publish
     assert publish.rstrip().endswith('gh release upload "$GITHUB_REF_NAME" dist/* --clobber')
 
 
-def test_a_tag_starts_it_and_no_text_of_it_becomes_a_command() -> None:
+def test_a_tag_starts_the_workflow_and_is_never_a_command() -> None:
     # YAML 1.1 reads the key `on` as a truth value.
     (pattern,) = WORKFLOW[True]["push"]["tags"]
     assert re.fullmatch(pattern.replace(".", r"\."), f"v{VERSION}")
@@ -86,7 +86,7 @@ def test_the_tag_of_the_version_passes(tag: str) -> None:
     "tag",
     ["", VERSION, f"v{VERSION}-rc1", f"v{VERSION}.0", f"v0{VERSION}", "v99.0.0", f"v{VERSION}\n", "vx.y.z", "v1.2"],
 )
-def test_any_other_tag_is_refused_with_its_name(tag: str) -> None:
+def test_any_other_tag_is_rejected_by_name(tag: str) -> None:
     done = subprocess.run([ROOT / "scripts" / "tag.sh", tag], capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.startswith("the tag ")
@@ -94,7 +94,7 @@ def test_any_other_tag_is_refused_with_its_name(tag: str) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_what_was_built_starts_as_the_build_starts_it(built: Path, tmp_path: Path) -> None:
+def test_the_built_executable_starts(built: Path, tmp_path: Path) -> None:
     program = [PYTHON, "scripts/try_executable.py"]
     done = subprocess.run([*program, built], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
@@ -103,7 +103,7 @@ def test_what_was_built_starts_as_the_build_starts_it(built: Path, tmp_path: Pat
     assert "holds 0 archives" in empty.stderr
 
 
-def test_the_version_is_said_once() -> None:
+def test_the_version_is_defined_once() -> None:
     said = subprocess.run([PYTHON, "scripts/packages.py", "--version"], cwd=ROOT, capture_output=True, text=True)
     assert said.stdout == f"{VERSION}\n"
     assert 'dynamic = ["version"]' in (ROOT / "pyproject.toml").read_text()
