@@ -360,7 +360,7 @@ MUTANTS = (
         "policy/sandbox/cleanup_journal.py",
         " and verdict.saved is not None:",
         " and False:",
-        "tests/policy/test_sandbox_baseline.py::test_what_a_command_changed_of_the_users_is_put_back",
+        "tests/policy/test_sandbox_baseline.py::test_changed_executables_of_the_user_are_restored",
     ),
     Mutant(
         "git",
@@ -376,7 +376,7 @@ MUTANTS = (
         "policy/sandbox/baseline.py",
         "if completing and made and not is_complete(had):",
         "if False:",
-        "tests/policy/test_sandbox_baseline.py::test_what_was_there_stays_where_a_git_directory_was_made_around_it",
+        "tests/policy/test_sandbox_baseline.py::test_existing_files_stay_when_a_git_directory_is_created_around_them",
     ),
     Mutant(
         "git",
@@ -384,7 +384,7 @@ MUTANTS = (
         "policy/sandbox/baseline.py",
         "allowed = before.trusted if is_complete(names) else before.trusted | before.known",
         "allowed = before.trusted | before.known",
-        "tests/policy/test_sandbox_baseline.py::test_a_command_does_not_complete_what_the_user_left_half_made",
+        "tests/policy/test_sandbox_baseline.py::test_a_command_cannot_complete_a_partial_git_directory_of_the_user",
     ),
     Mutant(
         "git",
@@ -400,7 +400,7 @@ MUTANTS = (
         "policy/sandbox/new_repositories.py",
         "return known is not None and known == _identity(path)",
         "return known is not None",
-        "tests/policy/test_sandbox_made.py::test_what_the_user_made_or_changed_is_guarded_as_ever",
+        "tests/policy/test_sandbox_made.py::test_the_users_repositories_are_guarded",
     ),
     Mutant(
         "sandbox",
@@ -408,7 +408,7 @@ MUTANTS = (
         "policy/sandbox/git_index.py",
         "return entries[0].endswith(ids)",
         "return True",
-        "tests/policy/test_sandbox_tracked_env.py::test_a_changed_one_cannot_be_read_or_written",
+        "tests/policy/test_sandbox_tracked_env.py::test_a_changed_env_file_cannot_be_read_or_written",
     ),
     Mutant(
         "git",
@@ -416,7 +416,7 @@ MUTANTS = (
         "policy/workspace.py",
         "            or is_executed_by_git(real, root, self.writable)\n",
         "",
-        "tests/policy/test_sandbox_baseline.py::test_case_RS_B1_RS_B2_nothing_of_what_is_planted_in_parts_runs",
+        "tests/policy/test_sandbox_baseline.py::test_case_RS_B1_RS_B2_nothing_planted_in_parts_runs",
     ),
     Mutant(
         "git",
@@ -424,7 +424,7 @@ MUTANTS = (
         "policy/sandbox/protected_paths.py",
         "return exists and not any(",
         "return False and not any(",
-        "tests/policy/test_sandbox_repositories.py::test_case_RB_03_another_worktree_is_left_alone",
+        "tests/policy/test_sandbox_repositories.py::test_case_RB_03_another_worktree_is_unchanged",
     ),
     Mutant(
         "git",
@@ -448,7 +448,7 @@ MUTANTS = (
         "policy/git_embedded_repositories.py",
         "(has.commits | (appended or set()))",
         "has.commits",
-        "tests/policy/test_git_returns.py::test_what_comes_back_as_a_repository_is_found",
+        "tests/policy/test_git_returns.py::test_directories_that_git_would_restore_as_repositories_are_found",
     ),
     Mutant(
         "git",
@@ -456,7 +456,7 @@ MUTANTS = (
         "policy/git_embedded_repositories.py",
         "if has.index and has.index != had.index:",
         "if False:",
-        "tests/policy/test_git_returns.py::test_what_comes_back_as_a_repository_is_found",
+        "tests/policy/test_git_returns.py::test_directories_that_git_would_restore_as_repositories_are_found",
     ),
     Mutant(
         "git",
@@ -472,7 +472,7 @@ MUTANTS = (
         "policy/git_embedded_repositories.py",
         "history.tracks(str(within / name))",
         "False",
-        "tests/policy/test_git_returns.py::test_the_rest_may_come_in_another_run",
+        "tests/policy/test_git_returns.py::test_a_repository_split_across_runs_is_found",
     ),
     Mutant(
         "git",
@@ -480,7 +480,7 @@ MUTANTS = (
         "policy/git_embedded_repositories.py",
         '            self.unchecked.append(f"{directory}: {error}")',
         "            del error",
-        "tests/policy/test_git_returns.py::test_what_is_too_much_is_reported",
+        "tests/policy/test_git_returns.py::test_too_many_objects_are_reported",
     ),
     Mutant(
         "caches",
@@ -488,7 +488,7 @@ MUTANTS = (
         "policy/sandbox/mounts.py",
         "key=len)",
         "key=lambda place: -len(place))",
-        "tests/policy/test_sandbox_caches.py::test_a_link_in_the_place_of_a_mount_leads_nowhere[root-go-pkg/mod]",
+        "tests/policy/test_sandbox_caches.py::test_a_symlink_in_place_of_a_mount_is_not_followed[root-go-pkg/mod]",
     ),
     Mutant(
         "caches",
@@ -496,7 +496,7 @@ MUTANTS = (
         "policy/sandbox/cache_mounts.py",
         "*(BindMount(source, target, optional=True) for",
         "*(BindMount(source, target, writable=True, optional=True) for",
-        "tests/policy/test_sandbox_caches.py::test_what_commands_do_to_their_caches_leaves_those_of_the_user[root]",
+        "tests/policy/test_sandbox_caches.py::test_commands_do_not_change_the_users_caches[root]",
     ),
     Mutant(
         "caches",
@@ -528,7 +528,7 @@ MUTANTS = (
         "policy/git_embedded_repositories.py",
         "                        self.directories[path] = None\n",
         "                        pass\n",
-        "tests/policy/test_git_returns.py::test_the_rest_may_come_in_another_run",
+        "tests/policy/test_git_returns.py::test_a_repository_split_across_runs_is_found",
     ),
     Mutant(
         "git",
@@ -536,7 +536,7 @@ MUTANTS = (
         "policy/git_embedded_repositories.py",
         "return is_complete(lowercase) or any(",
         "return is_complete(lowercase) or False and any(",
-        "tests/policy/test_git_returns.py::test_the_rest_may_come_in_another_run",
+        "tests/policy/test_git_returns.py::test_a_repository_split_across_runs_is_found",
     ),
     *(Mutant(*row) for row in POLICY_MUTANTS),
 )
