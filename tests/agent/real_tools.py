@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from doubles.rig import Rig
 from yarrow.agent.permission_broker import PermissionConfig, PermissionDecision
 from yarrow.agent.run_context import RunResources
-from yarrow.config.permission_mode import PermissionMode
+from yarrow.config.settings import PermissionMode
 from yarrow.event import events as ev
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 from yarrow.policy.workspace import Workspace

@@ -16,8 +16,7 @@ from yarrow.agent.context import TokenCounter
 from yarrow.agent.exclusive_task import RunningCount
 from yarrow.agent.permission_broker import MAX_ABSENCE_SECONDS, TIMEOUT, PermissionConfig, PermissionDecision
 from yarrow.agent.session_writer import SessionSource, SessionWriter
-from yarrow.config.permission_mode import PermissionMode
-from yarrow.config.settings import AllowedCall
+from yarrow.config.settings import AllowedCall, PermissionMode
 from yarrow.errors import Code, NotFound, Precondition, StorageError
 from yarrow.event import events as ev
 from yarrow.message import Role

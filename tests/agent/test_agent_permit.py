@@ -8,8 +8,7 @@ import pytest
 from agent.questioning import results, told
 from agent.real_tools import Real
 
-from yarrow.config.permission_mode import PermissionMode
-from yarrow.config.settings import AllowedCall
+from yarrow.config.settings import AllowedCall, PermissionMode
 from yarrow.event import events as ev
 from yarrow.policy.secrets import SecretFiles
 

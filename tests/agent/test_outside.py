@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from doubles.rig import Rig
 from yarrow.agent.permission_broker import PermissionConfig, PermissionDecision
 from yarrow.agent.run_context import RunResources
-from yarrow.config.permission_mode import PermissionMode
-from yarrow.config.settings import AllowedCall
+from yarrow.config.settings import AllowedCall, PermissionMode
 from yarrow.event import events as ev
 from yarrow.message import ToolCall
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec

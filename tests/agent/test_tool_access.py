@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from yarrow.agent.compaction.summary import list_touched_files
-from yarrow.config.permission_mode import PermissionMode
+from yarrow.config.settings import PermissionMode
 from yarrow.message import Message, Role, Text, ToolCall
 from yarrow.policy.permission.path_rules import ToolKind
 from yarrow.policy.workspace import Refused

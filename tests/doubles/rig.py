@@ -17,8 +17,7 @@ from yarrow.agent.permission_broker import PermissionConfig
 from yarrow.agent.retry import Clock
 from yarrow.agent.run_context import RunResources, RunSettings
 from yarrow.agent.session_writer import SessionSource, SessionWriter
-from yarrow.config.permission_mode import PermissionMode
-from yarrow.config.settings import CompactionSettings, RetrySettings
+from yarrow.config.settings import CompactionSettings, PermissionMode, RetrySettings
 from yarrow.errors import StorageError
 from yarrow.event import events as ev
 from yarrow.event.bus import Bus, Subscription

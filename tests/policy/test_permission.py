@@ -6,9 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from yarrow.config.permission_mode import PermissionMode
 from yarrow.config.project import remove_loosened
-from yarrow.config.settings import AllowedCall
+from yarrow.config.settings import AllowedCall, PermissionMode
 from yarrow.policy.permission.decision import Allow, Ask, Decision, Deny, decide
 from yarrow.policy.permission.path_rules import CallDescription, ToolKind
 

@@ -3,8 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from yarrow.config.permission_mode import PermissionMode
-from yarrow.config.settings import CompactionSettings
+from yarrow.config.settings import CompactionSettings, PermissionMode
 from yarrow.message import Image, Message, Opaque, Role, StopReason, Text, Thinking, ThinkingLevel, ToolCall, Usage
 from yarrow.session.record import (
     Change,

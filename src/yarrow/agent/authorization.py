@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from yarrow.agent.permission_broker import PermissionBroker, PermissionDecision
 from yarrow.agent.run_context import RunResources
-from yarrow.config.permission_mode import PermissionMode
-from yarrow.config.settings import AllowedCall
+from yarrow.config.settings import AllowedCall, PermissionMode
 from yarrow.message import ToolCall
 from yarrow.platform.real_path import real_path
 from yarrow.policy.permission.decision import Allow, Ask, Deny, decide, denial, match_rules, refused_by_mode

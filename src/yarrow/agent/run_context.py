@@ -11,8 +11,7 @@ from yarrow.agent.context import ModelContext
 from yarrow.agent.hooks import HookRegistry, HookRunner
 from yarrow.agent.permission_broker import PermissionBroker, PermissionConfig
 from yarrow.agent.retry import Clock
-from yarrow.config.permission_mode import PermissionMode
-from yarrow.config.settings import RetrySettings
+from yarrow.config.settings import PermissionMode, RetrySettings
 from yarrow.event.events import AgentState, Body, CompactionReason, Notice, QueuedText
 from yarrow.message import Message, ThinkingLevel, ToolSpec
 from yarrow.provider.base import Provider, ProviderInfo

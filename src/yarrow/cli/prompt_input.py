@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from yarrow.cli.arguments import Arguments
-from yarrow.config.permission_mode import PermissionMode
-from yarrow.config.settings import Settings
+from yarrow.config.settings import PermissionMode, Settings
 from yarrow.errors import UsageError
 from yarrow.imaging.header import image_type
 from yarrow.message import ThinkingLevel

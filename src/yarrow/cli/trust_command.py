@@ -16,10 +16,20 @@ from yarrow.cli.standard_streams import print_error, write_stdout
 from yarrow.config.files import format_label, get_user_directory, list_project_files, read_bytes
 from yarrow.config.layer import escape_unprintable, format_path, get_value, has_value, list_leaves
 from yarrow.config.layers import LoadedSettings, load_with_project, merge_layers
-from yarrow.config.project import ProjectFile, TrustState, get_trust_state, list_user_only, read_project
+from yarrow.config.project import (
+    ProjectFile,
+    TrustState,
+    compute_hash,
+    get_trust_key,
+    get_trust_state,
+    grant,
+    list_user_only,
+    read_project,
+    read_trust_store,
+    revoke,
+)
 from yarrow.config.secret_mask import mask_secrets
 from yarrow.config.settings import Settings
-from yarrow.config.trust import compute_hash, get_trust_key, grant, read_trust_store, revoke
 from yarrow.errors import ConfigError, UsageError
 from yarrow.platform import system
 

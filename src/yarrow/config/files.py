@@ -1,14 +1,15 @@
 """Configuration files: the user's, and the project's, which is searched upward from the working directory."""
 
-import contextlib
+import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
-from yarrow.config.layer import FileLayer, escape_unprintable
+from yarrow.config.layer import FileLayer, escape_unprintable, to_strict_json
 from yarrow.errors import ConfigError
 from yarrow.platform import system
 
@@ -73,7 +74,7 @@ def find_project_file(cwd: Path, home: Path, users: Path) -> Path | None:
 def _list_owners(cwd: Path) -> set[int]:
     """Return the accepted owners of a project file: this user and the owner of the directory."""
     owners = {system.get_user_id()}
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         owners.add(cwd.stat().st_uid)
     return owners
 
@@ -132,9 +133,6 @@ def _parse(text: str, label: str) -> tuple[str, Any]:
     try:
         return text, msgspec.json.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        # Imported here because most files have no comments.
-        from yarrow.config.jsonc import to_strict_json
-
         text = to_strict_json(text)
     if not text.strip():
         # Empty: the user has not written anything yet.
@@ -165,3 +163,30 @@ def _explain_syntax(text: str, label: str, message: str) -> str:
     except RecursionError:
         return f"{label}: nested too deeply"
     return f"{label}: invalid JSON: {message}"
+
+
+@contextmanager
+def hold_directory_lock(directory: Path) -> Generator[None]:
+    """Prevent other processes from changing the content of a directory meanwhile. Raises `OSError`."""
+    with system.lock_directory(directory) as descriptor:
+        yield
+        # A rename is durable once its directory is synced.
+        system.sync(descriptor)
+
+
+def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Replace a file, or create it. Raises `OSError`; the old file is then unchanged."""
+    from tempfile import mkstemp
+
+    # Creates a file that only its owner can read.
+    descriptor, name = mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            system.set_mode(descriptor, mode)
+            system.sync(descriptor)
+        Path(name).replace(path)
+    finally:
+        with suppress(OSError):  # already renamed, unless something failed
+            Path(name).unlink()

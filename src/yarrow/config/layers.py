@@ -9,16 +9,18 @@ from msgspec import Struct, inspect
 
 from yarrow.config.files import get_user_file, read_file
 from yarrow.config.layer import (
+    MODEL_PATHS,
     KeyPath,
     Layer,
     NamedLayer,
     escape_unprintable,
     format_path,
     has_value,
+    is_foreign_model,
     list_leaves,
     merge_values,
+    remove_foreign_models,
 )
-from yarrow.config.model_provider import MODEL_PATHS, is_foreign_model, remove_foreign_models
 from yarrow.config.project import ProjectFile, apply_project, read_project
 from yarrow.config.settings import BUILT_IN_PROVIDERS, Settings
 from yarrow.config.validation import check_directories, check_layer, check_providers, find_nearest

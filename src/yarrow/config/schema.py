@@ -70,8 +70,7 @@ def _read_field_texts() -> dict[str, dict[str, str]]:
     texts: dict[str, dict[str, str]] = {}
     with suppress(OSError):
         for node in ast.parse(inspect.getsource(settings)).body:
-            if isinstance(node, ast.ClassDef):
-                kind = getattr(settings, node.name)
+            if isinstance(node, ast.ClassDef) and issubclass(kind := getattr(settings, node.name), msgspec.Struct):
                 keys = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
                 texts[node.name] = {keys[name]: text for name, text in _list_texts(node)}
     return texts

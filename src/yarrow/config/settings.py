@@ -1,11 +1,26 @@
 """Settings: one frozen struct with defaults per object of the configuration file."""
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
 from yarrow.config.adapters import ADAPTERS
 from yarrow.message import ThinkingLevel
+
+
+class PermissionMode(StrEnum):
+    """Permission mode of a session; `auto` comes from a flag or a request, never from a file."""
+
+    AUTO = "auto"
+    """Asks only if a rule or the workspace requires it."""
+    ASK = "ask"
+    """Asks before a call that could change anything outside the workspace."""
+    DENY = "deny"
+    """Runs only read-only tools, and denies a call instead of asking."""
+    PLAN = "plan"
+    """Runs only read-only tools; a read outside the workspace is asked."""
+
 
 if TYPE_CHECKING:
     ProviderType = str

@@ -8,8 +8,7 @@ import msgspec
 from msgspec import inspect
 
 from yarrow.config.adapters import ADAPTERS
-from yarrow.config.layer import KeyPath, Layer, NamedLayer, format_path
-from yarrow.config.model_provider import find_model_provider
+from yarrow.config.layer import KeyPath, Layer, NamedLayer, find_model_provider, format_path
 from yarrow.config.secret_mask import mask_secrets
 from yarrow.config.settings import BUILT_IN_PROVIDERS, Settings
 from yarrow.errors import ConfigError

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from weakref import WeakValueDictionary
 
-from yarrow.config.model_provider import find_model_provider
+from yarrow.config.layer import find_model_provider
 from yarrow.config.settings import Settings
 from yarrow.errors import Code, ProviderError
 from yarrow.provider import factory

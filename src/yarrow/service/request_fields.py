@@ -7,8 +7,7 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from yarrow.config.permission_mode import PermissionMode
-from yarrow.config.settings import CompactionSettings
+from yarrow.config.settings import CompactionSettings, PermissionMode
 from yarrow.errors import Code, InvalidArgument, LimitExceeded
 from yarrow.message import Block, ThinkingLevel
 from yarrow.policy.writable_symlinks import find_writable_symlink

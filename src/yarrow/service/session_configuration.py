@@ -8,9 +8,8 @@ from pathlib import Path
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from yarrow.config.model_provider import find_model_provider
-from yarrow.config.permission_mode import PermissionMode
-from yarrow.config.settings import CompactionSettings, Settings
+from yarrow.config.layer import find_model_provider
+from yarrow.config.settings import CompactionSettings, PermissionMode, Settings
 from yarrow.errors import InvalidArgument
 from yarrow.prompt.system_prompt import SessionFacts, build_system_prompt, read_prompt_sources
 from yarrow.service.dependencies import Dependencies

@@ -6,8 +6,7 @@ from typing import assert_never
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from yarrow.config.permission_mode import PermissionMode
-from yarrow.config.settings import CompactionSettings
+from yarrow.config.settings import CompactionSettings, PermissionMode
 from yarrow.errors import Failure
 from yarrow.event import events as ev
 from yarrow.message import (

@@ -11,7 +11,7 @@ from itertools import count
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from yarrow.config.permission_mode import PermissionMode
+from yarrow.config.settings import PermissionMode
 from yarrow.errors import InvalidArgument
 from yarrow.message import Block, Message, Opaque, Role, Text, Thinking
 from yarrow.session.draft import CopiedRecord, SessionDraft

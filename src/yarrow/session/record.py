@@ -9,8 +9,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from yarrow.config.permission_mode import PermissionMode
-from yarrow.config.settings import CompactionSettings
+from yarrow.config.settings import CompactionSettings, PermissionMode
 from yarrow.event.events import Answer, AnsweredBy
 from yarrow.message import Block, Message, ThinkingLevel, Usage
 

@@ -9,8 +9,7 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from yarrow.config.permission_mode import PermissionMode
-from yarrow.config.settings import AllowedCall
+from yarrow.config.settings import AllowedCall, PermissionMode
 from yarrow.policy.permission.path_rules import CallDescription, PathRules, RuleEffect, RuleMatch, ToolKind, parse_rule
 
 
