@@ -115,14 +115,14 @@ async def test_the_type_of_the_page_can_be_configured_under_any_id(world: World,
     assert "scripted, toy" in (await world.run("hi")).err
 
 
-async def test_without_the_page_there_is_no_toy(world: World, toy: Toy) -> None:
+async def test_without_the_page_the_provider_toy_is_unknown(world: World, toy: Toy) -> None:
     world.configure({"provider": "toy", "model": "x", "providers": {"toy": {"baseUrl": toy.root}}})
     ended = await world.run("hi")
     assert (ended.code, toy.sent) == (2, [])
     assert "providers.toy needs a type" in ended.err
 
 
-async def test_the_row_of_the_page_is_all_that_is_known_of_its_vendor(world: World, added: Path) -> None:
+async def test_the_pages_row_supplies_everything_about_its_vendor(world: World, added: Path) -> None:
     """The advice without a backend, the key that is missing, and the server that is found by its key."""
     assert "TOY_KEY=..." in (await world.run("hi")).err
     assert "export TOY_KEY=..." in (await world.run("-m", "toy/x", "hi")).err

@@ -27,7 +27,7 @@ def between(page: str, part: str) -> tuple[str, str, str]:
     return before, text, after
 
 
-def test_a_part_is_measured_and_written_between_its_marks(tmp_path: Path) -> None:
+def test_a_part_is_measured_and_written_between_its_markers(tmp_path: Path) -> None:
     page, kept = tmp_path / "page.md", tmp_path / "kept.json"
     page.write_text(PAGE.read_text())
     done = bench("--only", "events", "--write", str(page), "--json", str(kept))
@@ -44,7 +44,7 @@ def test_a_part_is_measured_and_written_between_its_marks(tmp_path: Path) -> Non
     assert text.strip().endswith(found["text"].strip())
 
 
-def test_a_page_without_a_place_is_told_before_anything_is_measured(tmp_path: Path) -> None:
+def test_a_page_without_markers_is_reported_before_measuring(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# Nothing\n")
     done = bench("--only", "events", "--write", str(page))
@@ -54,7 +54,7 @@ def test_a_page_without_a_place_is_told_before_anything_is_measured(tmp_path: Pa
     assert page.read_text() == "# Nothing\n"
 
 
-def test_a_part_that_fails_leaves_the_page_and_is_told(tmp_path: Path) -> None:
+def test_a_failing_part_is_reported_and_keeps_the_page(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(PAGE.read_text())
     done = bench("--only", "commands", "--yarrow", "/nowhere/yarrow", "--write", str(page))
@@ -64,7 +64,7 @@ def test_a_part_that_fails_leaves_the_page_and_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_every_part_has_a_program_a_place_and_a_whole_table(part: str) -> None:
+def test_every_part_has_a_program_markers_and_a_complete_table(part: str) -> None:
     assert (ROOT / "bench" / f"{part}.py").is_file()
     head, *tables = between(PAGE.read_text(), part)[1].strip().split("\n\n")
     assert head.startswith("Measured on ")
@@ -76,7 +76,7 @@ def test_every_part_has_a_program_a_place_and_a_whole_table(part: str) -> None:
         assert all(line.startswith("|") and line.endswith("|") for line in lines)
 
 
-def test_the_page_has_a_place_for_every_part() -> None:
+def test_the_page_has_markers_for_every_part() -> None:
     listed = re.search(r"^PARTS = \((.*)\)$", (ROOT / "bench" / "run.py").read_text(), re.MULTILINE)
     assert listed
     assert re.findall(r'"(\w+)"', listed[1]) == PARTS

@@ -81,7 +81,7 @@ async def showing(world: World, one: Made, *flags: str) -> AsyncGenerator[list[s
 
 @pytest.mark.parametrize("name", [HERE, "elsewhere.example"])
 @pytest.mark.parametrize("signed", [True, False])
-async def test_a_certificate_that_is_pinned_is_trusted_for_itself(world: World, name: str, *, signed: bool) -> None:
+async def test_a_pinned_certificate_is_trusted(world: World, name: str, *, signed: bool) -> None:
     one = made(name, AUTHORITY if signed else None)
     async with showing(world, one) as attach:
         certificate = world.home / "given" / "service.crt"
@@ -99,7 +99,7 @@ async def test_a_certificate_that_is_pinned_is_trusted_for_itself(world: World, 
         (made(HERE, made("another.example")), "unable to get local issuer certificate"),
     ],
 )
-async def test_an_authority_that_is_pinned_is_trusted_for_the_address(world: World, one: Made, said: str) -> None:
+async def test_a_pinned_authority_is_trusted_for_the_address(world: World, one: Made, said: str) -> None:
     authority, _ = AUTHORITY.put(world.home / "given", "authority")
     async with showing(world, one) as attach:
         ended = await world.run(*attach, "--tls-pin", authority, "hi")
@@ -108,7 +108,7 @@ async def test_an_authority_that_is_pinned_is_trusted_for_the_address(world: Wor
     assert len(ended.err.splitlines()) == bool(said)
 
 
-async def test_a_certificate_that_was_replaced_is_another(world: World) -> None:
+async def test_a_replaced_certificate_is_not_trusted(world: World) -> None:
     before = made(HERE)
     pin = compute_fingerprint(before.certificate.public_bytes(Encoding.PEM))
     async with showing(world, made(HERE)) as attach:
@@ -117,14 +117,14 @@ async def test_a_certificate_that_was_replaced_is_another(world: World) -> None:
     assert f"not --tls-pin {pin}: check that it is your service" in ended.err
 
 
-async def test_a_pin_that_can_be_no_digest_is_told_as_that(world: World) -> None:
+async def test_an_invalid_pin_is_reported(world: World) -> None:
     async with showing(world, made(HERE)) as attach:
         ended = await world.run(*attach, "--tls-pin", "sha256:00", "hi")
     assert ended.code == 2
     assert "invalid --tls-pin 'sha256:00': use a file, or sha256: and 64 hexadecimal digits" in ended.err
 
 
-async def test_a_service_whose_certificate_nobody_vouches_for_is_there_all_the_same(world: World) -> None:
+async def test_an_untrusted_certificate_is_not_reported_as_unreachable(world: World) -> None:
     async with showing(world, made(HERE)) as attach:
         ended = await world.run(*attach, "hi")
     assert ended.code == 3
@@ -135,7 +135,7 @@ async def test_a_service_whose_certificate_nobody_vouches_for_is_there_all_the_s
 
 
 @pytest.mark.parametrize("kind", ["none", "expired", "another's"])
-async def test_a_client_whose_certificate_is_not_taken_is_told_so(world: World, kind: str) -> None:
+async def test_a_rejected_client_certificate_is_reported(world: World, kind: str) -> None:
     authority, _ = AUTHORITY.put(world.home / "given", "authority")
     client = {"expired": made("me.example", AUTHORITY, EXPIRED), "another's": made("me.example")}.get(kind)
     flags: list[str] = []
@@ -158,7 +158,7 @@ async def test_a_client_whose_certificate_is_not_taken_is_told_so(world: World, 
         ("pipe", "pipe is not a key in PEM format"),
     ],
 )
-async def test_a_key_that_cannot_be_used_is_told_before_it_is_listened(world: World, key: str, said: str) -> None:
+async def test_an_unusable_key_is_reported_before_listening(world: World, key: str, said: str) -> None:
     folder = world.home / "given"
     one = made(HERE)
     certificate, _ = one.put(folder, "service")
@@ -176,7 +176,7 @@ async def test_a_key_that_cannot_be_used_is_told_before_it_is_listened(world: Wo
 
 
 @pytest.mark.parametrize("flag", ["--tls-client-ca", "--tls-pin"])
-async def test_what_should_be_trusted_and_cannot_be_read_is_named(world: World, flag: str) -> None:
+async def test_an_unreadable_certificate_file_is_reported(world: World, flag: str) -> None:
     bad = world.home / "bad.pem"
     bad.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
     if flag == "--tls-pin":

@@ -62,7 +62,7 @@ def log(world: World) -> str:
     return path.read_text() if path.exists() else ""
 
 
-async def test_a_collector_is_told_of_a_run(world: World) -> None:
+async def test_a_collector_receives_a_run(world: World) -> None:
     world.script([{"text": "ok"}])
     async with Collector().listening() as collector:
         ended = await world.run("-p", "PROMPT-TEXT", env=to(collector.address))
@@ -82,7 +82,7 @@ async def test_a_collector_is_told_of_a_run(world: World) -> None:
     assert str(world.project).encode() not in sent
 
 
-async def test_a_name_of_ones_own_and_traces_alone(world: World) -> None:
+async def test_a_custom_service_name_and_only_traces(world: World) -> None:
     world.script([{"text": "ok"}])
     async with Collector().listening() as collector:
         more = {"OTEL_SERVICE_NAME": "mine", "OTEL_METRICS_EXPORTER": "none"}
@@ -93,7 +93,7 @@ async def test_a_name_of_ones_own_and_traces_alone(world: World) -> None:
 
 
 @pytest.mark.parametrize("hangs", [False, True], ids=["gone", "hangs"])
-async def test_a_collector_that_does_not_answer_holds_nothing_up(world: World, *, hangs: bool) -> None:
+async def test_an_unresponsive_collector_delays_nothing(world: World, *, hangs: bool) -> None:
     world.script([{"text": "ok"}])
     async with Collector(hangs=True).listening() as collector:
         address = collector.address if hangs else "http://user:hunter2hunter2@127.0.0.1:1"
@@ -118,9 +118,7 @@ async def test_a_collector_that_does_not_answer_holds_nothing_up(world: World, *
         ),
     ],
 )
-async def test_what_cannot_be_done_is_in_the_log_or_an_error(
-    world: World, variable: str, value: str, told: str
-) -> None:
+async def test_unsupported_variables_are_logged_or_an_error(world: World, variable: str, value: str, told: str) -> None:
     world.script([{"text": "ok"}])
     environment = to("http://127.0.0.1:1") | {variable: value}
     ended = await world.run("-p", "hi", env=environment)
@@ -132,7 +130,7 @@ async def test_what_cannot_be_done_is_in_the_log_or_an_error(
     assert ended.err.startswith(f"yarrow: {told}")
 
 
-async def test_without_the_extra_a_prompt_runs_and_the_log_says_what_to_install(world: World) -> None:
+async def test_without_the_extra_a_prompt_runs_and_the_log_explains(world: World) -> None:
     world.script([{"text": "ok"}])
     code = (
         "import sys\nsys.modules['opentelemetry'] = None\n"
@@ -159,7 +157,7 @@ async def test_without_the_extra_a_prompt_runs_and_the_log_says_what_to_install(
     ],
     ids=["not wanted", "off", "disabled"],
 )
-async def test_nothing_of_it_is_imported_when_it_is_off(
+async def test_nothing_of_opentelemetry_is_imported_when_it_is_off(
     world: World, environment: dict[str, str], settings: dict[str, object]
 ) -> None:
     world.script([{"text": "ok"}], **settings)
@@ -176,7 +174,7 @@ async def test_nothing_of_it_is_imported_when_it_is_off(
     assert json.loads(ended.err) == []
 
 
-async def test_a_project_does_not_say_what_is_sent(world: World) -> None:
+async def test_a_project_cannot_configure_telemetry(world: World) -> None:
     world.script([{"text": "ok"}])
     folder = world.project / ".yarrow"
     folder.mkdir()

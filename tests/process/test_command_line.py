@@ -17,7 +17,7 @@ LOOK: list[dict[str, Any]] = [{"text": "Let me look."}, {"call": {"name": "ls", 
 ANSWER: list[dict[str, Any]] = [{"text": "There is one file."}]
 
 
-async def test_the_main_job(world: World) -> None:
+async def test_a_prompt_with_a_tool_call(world: World) -> None:
     (world.project / "only.txt").write_text("x")
     world.script(LOOK, ANSWER)
     ended = await world.run("what is here?")
@@ -52,7 +52,7 @@ async def test_case_C_03_json_mode_is_json_lines(world: World) -> None:
 
 
 @pytest.mark.parametrize("mode", [[], ["--json"]])
-async def test_case_C_02_a_refusal_of_the_provider(world: World, mode: list[str]) -> None:
+async def test_case_C_02_an_error_of_the_provider(world: World, mode: list[str]) -> None:
     refusal = page({"error": {"message": "messages: too odd", "type": "invalid_request_error"}}, 400)
     async with ChatServer([refusal]) as server:
         world.serve_by(server.root)
@@ -64,7 +64,7 @@ async def test_case_C_02_a_refusal_of_the_provider(world: World, mode: list[str]
         assert "too odd" in ended.err
 
 
-async def test_case_C_01_a_pipe_that_nobody_closes(world: World) -> None:
+async def test_case_C_01_a_pipe_that_stays_open(world: World) -> None:
     world.script(ANSWER)
     reading, writing = os.pipe()
     try:
@@ -76,7 +76,7 @@ async def test_case_C_01_a_pipe_that_nobody_closes(world: World) -> None:
     assert (ended.code, ended.out) == (0, "There is one file.\n")
 
 
-async def test_case_C_01_piped_text_joins_the_prompt(world: World) -> None:
+async def test_case_C_01_piped_text_is_added_to_the_prompt(world: World) -> None:
     world.script(ANSWER)
     assert (await world.run("-p", "hi", stdin=b"ctx")).code == 0
     (prompt, _) = [record for record in world.records() if isinstance(record, Message)]
@@ -85,7 +85,7 @@ async def test_case_C_01_piped_text_joins_the_prompt(world: World) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--json", "-p", "x"], ["-p", "x"]])
-async def test_case_C_04_the_reader_goes_away(world: World, arguments: list[str]) -> None:
+async def test_case_C_04_the_output_pipe_is_closed(world: World, arguments: list[str]) -> None:
     marker = world.project / "pid"
     world.script(
         [{"text": "line\n"}, {"call": {"name": "bash", "arguments": {"command": "echo $$ > pid; exec sleep 300"}}}],
@@ -106,7 +106,7 @@ async def test_case_C_04_the_reader_goes_away(world: World, arguments: list[str]
     assert world.records()
 
 
-async def test_case_C_04_a_list_nobody_reads(world: World) -> None:
+async def test_case_C_04_a_list_without_a_reader(world: World) -> None:
     world.script(ANSWER)
     process = await world.start("--list-models")
     assert process.stdout is not None
@@ -133,7 +133,7 @@ async def test_case_A_04_an_interrupt_leaves_no_process(world: World, number: si
     assert "Interrupted" in result.text
 
 
-async def test_an_interrupt_is_told_to_its_end_in_json(world: World) -> None:
+async def test_an_interrupt_is_reported_to_its_end_in_json(world: World) -> None:
     world.script([{"text": "x"}, {"delay": 600}])
     process = await world.start("--json", "-p", "x")
     assert process.stdout is not None
@@ -160,7 +160,7 @@ async def test_resuming(world: World, tmp_path: Path) -> None:
     assert (await world.run("-c", "x", cwd=elsewhere)).code == 2
 
 
-async def test_case_S_01_a_torn_last_line_costs_that_line_alone(world: World) -> None:
+async def test_case_S_01_a_torn_last_line_loses_only_that_line(world: World) -> None:
     world.script(ANSWER, [{"text": "still here"}])
     await world.run("one")
     (path,) = world.session_files()
@@ -204,7 +204,7 @@ async def test_no_session_leaves_no_file(world: World) -> None:
         (["sessions", "show"], 2, "sessions show ID"),
     ],
 )
-async def test_bad_input_is_one_clear_sentence(world: World, arguments: list[str], code: int, named: str) -> None:
+async def test_invalid_input_is_one_clear_sentence(world: World, arguments: list[str], code: int, named: str) -> None:
     world.script(ANSWER)
     ended = await world.run(*arguments)
     assert ended.code == code, ended.err
@@ -213,7 +213,7 @@ async def test_bad_input_is_one_clear_sentence(world: World, arguments: list[str
     assert len(ended.err.splitlines()) == 1
 
 
-async def test_a_configuration_that_is_not_json(world: World) -> None:
+async def test_an_invalid_configuration_file(world: World) -> None:
     world.script(ANSWER)
     path = world.home / ".yarrow" / "config.json"
     path.write_text('{"provider": "scripted",\n  "model": }')
@@ -242,7 +242,7 @@ async def test_a_model_file_that_is_not_gguf(world: World) -> None:
 
 
 @pytest.mark.parametrize(("stdin", "named"), [(b"x" * 10_000_000, "10,000,000"), (b"caf\xe9", "UTF-8")])
-async def test_input_that_cannot_be_a_prompt(world: World, stdin: bytes, named: str) -> None:
+async def test_input_that_is_not_a_valid_prompt(world: World, stdin: bytes, named: str) -> None:
     world.script(ANSWER)
     path = world.home / "stdin"
     path.write_bytes(stdin)
@@ -277,7 +277,7 @@ async def test_a_session_that_another_process_writes(world: World) -> None:
     assert str(first.pid) in ended.err
 
 
-async def test_escape_sequences_of_tools_reach_no_terminal(world: World) -> None:
+async def test_escape_sequences_of_tools_are_removed(world: World) -> None:
     command = r"printf '\033]52;c;cm0gLXJmIH4=\a\033[2J\033[6n'"
     world.script([{"call": {"name": "bash", "arguments": {"command": command}}}], [{"text": "\x1b[31mred"}])
     ended = await world.run("x")
@@ -294,7 +294,7 @@ async def test_version_and_help(world: World) -> None:
     assert (await world.run("trust", "--help")).out.startswith("Trust this project's settings, or revoke that trust\n")
 
 
-async def test_case_T_15_and_T_13_through_the_whole(world: World) -> None:
+async def test_case_T_15_and_T_13_in_a_process(world: World) -> None:
     command = 'read x; echo "got:$x"; false'
     world.script([{"call": {"name": "bash", "arguments": {"command": command}}}], ANSWER)
     assert (await world.run("x")).code == 0
@@ -303,7 +303,7 @@ async def test_case_T_15_and_T_13_through_the_whole(world: World) -> None:
     assert "exit code 1" in result.text
 
 
-async def test_case_P_05_split_characters_arrive_whole(world: World) -> None:
+async def test_case_P_05_split_characters_are_joined(world: World) -> None:
     whole = b"".join([chunk({"content": "你好🌍"}), finish("stop"), DONE])
     async with ChatServer([Reply([bytes([byte]) for byte in whole])]) as server:
         world.serve_by(server.root)

@@ -45,7 +45,7 @@ async def test_each_endpoint_has_its_own_key_and_headers(world: World) -> None:
     assert {asked.headers.get("x-team") for asked in b.received} == {None}
 
 
-async def test_a_session_goes_on_at_another_endpoint(world: World) -> None:
+async def test_a_session_can_continue_at_another_endpoint(world: World) -> None:
     """What was said at the one is known to the other, and nothing of the one's credentials goes along."""
     async with ChatServer([says("blue")], key="key-of-a") as a, ChatServer([says("yes")]) as b:
         keyed = {"type": "openai", "baseUrl": a.root, "apiKeyEnv": "A_KEY", "headers": {"X-Team": "a"}}
@@ -59,7 +59,7 @@ async def test_a_session_goes_on_at_another_endpoint(world: World) -> None:
     assert asked.headers.keys().isdisjoint({"authorization", "x-team"})
 
 
-async def test_an_endpoint_that_fails_is_named_and_no_other_is_asked(world: World) -> None:
+async def test_a_failing_endpoint_is_named_and_no_other_is_tried(world: World) -> None:
     async with ChatServer(key="right") as a, ChatServer([says("no")]) as b:
         one, other = ({"type": "openai", "baseUrl": server.root} for server in (a, b))
         world.configure({"providers": {"a": one, "b": other}})
@@ -154,7 +154,7 @@ async def test_a_model_is_listed_once_and_on_one_line(world: World) -> None:
     assert (ended.code, ended.out, ended.err) == (0, "one\nfive\n", "")
 
 
-async def test_that_a_server_lists_no_models_is_said(world: World) -> None:
+async def test_a_server_without_models_is_reported(world: World) -> None:
     async with ChatServer() as server:
         server.pages = {"/v1/models": page({"data": []})}
         world.configure({"providers": {"there": {"type": "openai", "baseUrl": server.root}}})
@@ -163,7 +163,7 @@ async def test_that_a_server_lists_no_models_is_said(world: World) -> None:
     assert ended.err == "yarrow: there lists no models: choose one with -m MODEL\n"
 
 
-async def test_a_session_whose_provider_is_gone_says_how_to_go_on(world: World) -> None:
+async def test_a_session_with_a_removed_provider_explains_how_to_continue(world: World) -> None:
     async with ChatServer([says("blue"), says("yes")]) as server:
         there = {"type": "openai", "baseUrl": server.root}
         world.configure({"providers": {"old": there}})

@@ -193,7 +193,7 @@ async def _ids(stub: Any, session: str) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", seeds(4))
-async def test_what_clients_saw_is_one_order_of_what_was_recorded(world: World, tmp_path: Path, seed: int) -> None:
+async def test_clients_observe_one_order_of_the_recorded_messages(world: World, tmp_path: Path, seed: int) -> None:
     dice, socket = random.Random(seed), tmp_path / "run" / "yarrow.sock"
     world.script(*turns(dice), retry={"attempts": 1, "baseDelay": 0.01})
     service, history, sessions = Service(world, socket), History(), ["a", "b"]

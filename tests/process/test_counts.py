@@ -114,7 +114,7 @@ async def test_system_calls_of_a_turn_and_of_a_prompt(world: World) -> None:
     assert (many - none) / 20 <= CALLS_OF_A_TURN
 
 
-def test_a_loaded_session_adds_nothing_to_the_rounds_of_the_garbage_collector() -> None:
+def test_a_loaded_session_adds_nothing_to_garbage_collections() -> None:
     call = ToolCall("c1", "read", '{"path":"a"}')
     said = Message(id="m1", role=Role.ASSISTANT, content=(Text("I look."), call), timestamp=NOW, usage=Usage(1, 2))
     line = record.encode(said)
@@ -135,7 +135,7 @@ def blocks_held(bus: Bus, events: int) -> int:
 
 
 @pytest.mark.parametrize("subscribers", [1, 100])
-async def test_memory_of_a_waiting_event(subscribers: int) -> None:
+async def test_memory_of_a_buffered_event(subscribers: int) -> None:
     bus = Bus("s")
     waiting = [bus.subscribe() for _ in range(subscribers)]
     assert blocks_held(bus, 1000) / 1000 <= BLOCKS_OF_AN_EVENT + subscribers / 32  # each keeps a list of its own

@@ -12,7 +12,7 @@ from yarrow.config.settings import Settings
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_demo_leaves_the_persons_own_settings_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_demo_ignores_the_users_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     own = tmp_path / ".yarrow"
     own.mkdir()
     (own / "config.json").write_text(

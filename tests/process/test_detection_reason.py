@@ -5,7 +5,7 @@ from doubles.ollama_server import OllamaServer, says
 from doubles.world import World
 
 
-async def test_a_provider_that_was_found_is_told_with_its_place(world: World) -> None:
+async def test_a_detected_provider_is_reported_with_its_address(world: World) -> None:
     async with OllamaServer([says("ok"), says("ok")]) as server:
         server.pages["/v1/models"] = page({"data": [{"id": "m"}]})
         world.environment["OLLAMA_HOST"] = server.root.removeprefix("http://")
@@ -19,7 +19,7 @@ async def test_a_provider_that_was_found_is_told_with_its_place(world: World) ->
     assert (named.code, named.out, named.err) == (0, "ok\n", "")
 
 
-async def test_what_is_configured_alone_needs_no_reason(world: World) -> None:
+async def test_a_single_configured_provider_needs_no_reason(world: World) -> None:
     async with OllamaServer([says("ok")]) as server:
         world.configure({"model": "m", "providers": {"box": {"type": "ollama", "baseUrl": server.root}}})
         ended = await world.run("hi")

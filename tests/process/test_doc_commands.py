@@ -47,7 +47,7 @@ def bodies(page: Path, kind: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_no_command_hides_in_a_block_that_is_neither_run_nor_marked(page: Path) -> None:
+def test_every_block_of_commands_is_run_or_marked(page: Path) -> None:
     for found in BLOCK.finditer(page.read_text()):
         if found["kind"] not in (RUN, NOT_RUN, "text"):
             lines = found["body"].splitlines()
@@ -132,7 +132,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", [*PAGES, *EXAMPLES], ids=lambda page: f"{page.parent.name}-{page.name}")
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_has_a_target(page: Path) -> None:
     for link in re.findall(r"\]\(((?!https?:)[^)\s]+)\)", BLOCK.sub("", page.read_text())):
         path, _, name = link.partition("#")
         target = (page.parent / path).resolve() if path else page
@@ -147,7 +147,7 @@ def test_the_index_names_every_page() -> None:
     assert {page.name for page in (ROOT / "docs").glob("*.md")} - named == {"README.md"}
 
 
-def test_the_pages_made_from_the_code_are_what_it_says(tmp_path: Path) -> None:
+def test_the_generated_pages_are_current(tmp_path: Path) -> None:
     program = [sys.executable, ROOT / "scripts" / "pages.py"]
     done = subprocess.run([*program, "--check"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -44,27 +44,27 @@ def told(heading: str) -> dict[str, Any]:
     return {key.strip("`"): json.loads(default.strip("`")) for key, _, default, _ in rows(heading)}
 
 
-def test_every_setting_is_told_with_its_default() -> None:
+def test_every_setting_is_documented_with_its_default() -> None:
     values = msgspec.to_builtins(Settings())
     expected = {format_path(path): get_value(values, path) for path in list_leaves(values)}
     assert told("Keys") == {**json.loads(msgspec.json.encode(expected)), "providers": {}}
 
 
-def test_every_setting_of_a_provider_is_told_with_its_default() -> None:
+def test_every_provider_setting_is_documented_with_its_default() -> None:
     fields = msgspec.structs.fields(ProviderSettings)
     defaults = {field.encode_name: getattr(ProviderSettings(), field.name) for field in fields}
     assert told("Providers") == json.loads(msgspec.json.encode(defaults))
     assert [name for name in BUILT_IN_PROVIDERS if f"`{name}`" not in part("Providers")] == []
 
 
-def test_variables_and_trusted_keys_are_those_of_the_code() -> None:
+def test_documented_variables_and_trusted_keys_match_the_code() -> None:
     assert set(re.findall(r"`(YARROW_\w+)`", part("Variables"))) == {
         VARIABLE_PREFIX + each for each in map_settings_by_variable()
     }
     assert [key for key in HARMLESS_KEYS if f"`{key}`" not in part("Trust")] == []
 
 
-def test_limits_are_those_of_the_code() -> None:
+def test_documented_limits_match_the_code() -> None:
     limits = [int(limit.split()[0].strip(";").replace(",", "")) for _, limit in rows("Limits")]
     expected = [
         MAX_CONFIG_FILE_BYTES,
@@ -84,7 +84,7 @@ def test_adding_a_tool_fits_a_screen() -> None:
     assert max(map(len, lines)) <= 120
 
 
-async def test_adding_a_tool_is_true(world: World, tmp_path: Path) -> None:
+async def test_the_page_on_adding_a_tool_works(world: World, tmp_path: Path) -> None:
     text = (DOCS / "adding-a-tool.md").read_text()
     (code,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     (prose,) = re.findall(r"`([^`]+\.)`$", text, re.MULTILINE)
@@ -108,7 +108,7 @@ async def test_adding_a_tool_is_true(world: World, tmp_path: Path) -> None:
     assert (ended.code, ended.out) == (0, "done\n"), ended.err
 
 
-async def test_the_output_of_config_is_real(world: World) -> None:
+async def test_the_documented_output_of_config_is_current(world: World) -> None:
     readme = (ROOT / "README.md").read_text()
     (settings,) = re.findall(r"^```json\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
     world.configure({})

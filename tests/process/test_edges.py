@@ -30,7 +30,7 @@ def refused(ended: Ended, *named: str) -> None:
 # ---- directories ----
 
 
-async def test_a_working_directory_that_is_not_utf8(world: World, tmp_path: Path) -> None:
+async def test_a_working_directory_that_is_not_utf8_works(world: World, tmp_path: Path) -> None:
     world.script(ANSWER)
     folder = tmp_path / ODD
     folder.mkdir()
@@ -54,7 +54,7 @@ async def in_a_deleted_directory(world: World, *arguments: str) -> Ended:
     return await world.finish(process)
 
 
-async def test_a_working_directory_that_is_gone(world: World) -> None:
+async def test_a_deleted_working_directory_is_reported(world: World) -> None:
     world.script(ANSWER, [{"text": "second"}])
     refused(await in_a_deleted_directory(world, "hi"), "current directory", "No such file")
     refused(await in_a_deleted_directory(world, "-c", "hi"), "current directory")
@@ -68,7 +68,7 @@ async def test_a_working_directory_that_is_gone(world: World) -> None:
     assert len(relative.err.splitlines()) == 1
 
 
-async def test_a_service_in_a_directory_that_is_gone(world: World) -> None:
+async def test_a_service_in_a_deleted_directory(world: World) -> None:
     world.script(ANSWER)
     process = await asyncio.create_subprocess_exec(
         "sh", *deleted(world, "serve"), env=world.environment, stdin=subprocess.DEVNULL,
@@ -89,7 +89,7 @@ async def test_a_service_in_a_directory_that_is_gone(world: World) -> None:
         (["--attach", "~nouser/x", "hi"], {}, "--attach"),
     ],
 )
-async def test_the_home_of_somebody_unknown(
+async def test_a_missing_home_is_reported(
     world: World, arguments: list[str], variables: dict[str, str], named: str
 ) -> None:
     world.script(ANSWER)
@@ -118,7 +118,7 @@ async def test_a_socket_and_variables_that_are_not_utf8(world: World) -> None:
         refused(await world.run("hi", env={name: ODD}), name)
 
 
-async def test_a_prompt_that_is_not_utf8_is_sent_as_far_as_it_is(world: World) -> None:
+async def test_invalid_utf8_in_a_prompt_is_replaced(world: World) -> None:
     world.script(ANSWER)
     assert (await world.run("-p", ODD)).code == 0
     (prompt, _) = [record for record in world.records() if isinstance(record, Message)]
@@ -129,7 +129,7 @@ async def test_a_prompt_that_is_not_utf8_is_sent_as_far_as_it_is(world: World) -
 
 
 @pytest.mark.parametrize("arguments", ["--help", "--version", "models"])
-async def test_standard_output_that_is_full_or_closed(world: World, arguments: str) -> None:
+async def test_a_full_or_closed_standard_output(world: World, arguments: str) -> None:
     folder = world.home / ".cache" / "yarrow" / "models"
     folder.mkdir(parents=True)
     (folder / "a.gguf").touch()
@@ -153,7 +153,7 @@ async def test_standard_output_that_is_full_or_closed(world: World, arguments: s
 
 @pytest.mark.parametrize("pause", [0.0, 0.01, 0.05])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_several_interrupts_end_like_one(world: World, pause: float, number: signal.Signals) -> None:
+async def test_several_interrupts_act_like_one(world: World, pause: float, number: signal.Signals) -> None:
     world.script([{"call": {"name": "bash", "arguments": {"command": "echo $$ > pid; sleep 300 & sleep 300"}}}])
     process = await world.start("-p", "x")
     marker = world.project / "pid"

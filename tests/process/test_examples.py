@@ -75,7 +75,7 @@ def copied(folder: Path) -> Path:
     return here
 
 
-async def test_the_client_in_typescript(world: World, tmp_path: Path) -> None:
+async def test_the_typescript_client_works(world: World, tmp_path: Path) -> None:
     here = copied(tmp_path)
     (install, build, first, second), (remote,) = (block.splitlines() for block in blocks("typescript"))
     assert install == "npm ci"
@@ -105,7 +105,7 @@ async def test_the_client_in_typescript(world: World, tmp_path: Path) -> None:
     assert unread.err == "ENOENT: no such file or directory, open 'token'\n"
 
 
-async def test_ctrl_c_ends_the_run_of_the_client_in_typescript(world: World, tmp_path: Path) -> None:
+async def test_ctrl_c_ends_the_run_of_the_typescript_client(world: World, tmp_path: Path) -> None:
     here = copied(tmp_path)
     await done(world, "npm run build", here)
     async with serving(world, [{"text": "begin"}, {"delay": 600}]):
@@ -122,7 +122,7 @@ async def test_ctrl_c_ends_the_run_of_the_client_in_typescript(world: World, tmp
     assert asyncio.get_running_loop().time() - began < 20
 
 
-async def test_a_wrong_field_does_not_compile(world: World, tmp_path: Path) -> None:
+async def test_a_misspelt_field_does_not_compile(world: World, tmp_path: Path) -> None:
     here = copied(tmp_path)
     client = here / "client.ts"
     client.write_text(client.read_text().replace("textDelta?.text", "textDelta?.txet"))
@@ -131,7 +131,7 @@ async def test_a_wrong_field_does_not_compile(world: World, tmp_path: Path) -> N
     assert "txet" in ran.out
 
 
-async def test_the_client_in_python(world: World) -> None:
+async def test_the_python_client_works(world: World) -> None:
     lines = (EXAMPLES / "python" / "client.py").read_text().splitlines()
     assert len(lines) <= 31
     (_, generate), (first, second) = (block.splitlines() for block in blocks("python"))
@@ -165,7 +165,7 @@ async def test_the_client_in_python(world: World) -> None:
         assert FOUND in (await done(world, first, here)).out
 
 
-async def test_the_lines_of_buf_curl(world: World) -> None:
+async def test_the_buf_curl_commands_work(world: World) -> None:
     on_socket, over_tls = blocks("buf-curl")
     setup, calls = on_socket.split("\n\n")
     prompt, messages, sessions = calls.splitlines()
@@ -207,9 +207,7 @@ def test_a_page_of_an_example_fits_a_screen(name: str) -> None:
     assert max(map(len, lines)) <= 130
 
 
-def test_what_lies_beside_the_executable_holds_what_its_readme_leads_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_linked_by_the_executables_readme_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     importlib.import_module("packages").put_beside(tmp_path)
     links = re.findall(r"\]\((?!http)([^)#]+)", (tmp_path / "README.md").read_text())

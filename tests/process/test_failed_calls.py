@@ -47,7 +47,7 @@ async def test_case_P_24_an_overloaded_server_is_waited_for(world: World, mode: 
     assert said_in(world) == [("x", False), ("fine", False)]
 
 
-async def test_case_P_24_a_server_that_asks_for_a_day_is_not_waited_for(world: World) -> None:
+async def test_case_P_24_a_requested_delay_of_a_day_is_not_waited_for(world: World) -> None:
     async with ChatServer([page({"error": {"message": "slow down"}}, 429, {"retry-after": "86400"})]) as server:
         world.serve_by(server.root)
         ended = await world.run("-p", "x")
@@ -56,7 +56,7 @@ async def test_case_P_24_a_server_that_asks_for_a_day_is_not_waited_for(world: W
     assert len(server.prompts) == 1
 
 
-async def test_case_P_08_an_overload_inside_a_stream_is_tried_again(world: World) -> None:
+async def test_case_P_08_an_overload_inside_a_stream_is_retried(world: World) -> None:
     overloaded = messages.sse("error", error={"type": "overloaded_error", "message": "Overloaded"})
     cut = Reply([messages.start(), messages.text(0, "Part"), overloaded])
     async with MessagesServer([cut, messages.says("Whole")]) as server:
@@ -67,7 +67,7 @@ async def test_case_P_08_an_overload_inside_a_stream_is_tried_again(world: World
     assert [message["role"] for message in server.prompts[1]["messages"]] == ["user"]
 
 
-async def test_case_P_10_a_cut_stream_is_tried_again(world: World) -> None:
+async def test_case_P_10_a_truncated_stream_is_retried(world: World) -> None:
     cut = Reply([messages.start(), messages.text(0, "The answer is")], whole=False)
     async with MessagesServer([cut, messages.says("42")]) as server:
         serve_messages(world, server.root)
@@ -77,7 +77,7 @@ async def test_case_P_10_a_cut_stream_is_tried_again(world: World) -> None:
     assert said_in(world) == [("x", False), ("The answer is", True), ("42", False)]
 
 
-async def test_case_P_26_a_turn_that_the_backend_paused_goes_on(world: World) -> None:
+async def test_case_P_26_a_paused_turn_continues(world: World) -> None:
     async with MessagesServer([PAUSED, messages.says("found")]) as server:
         serve_messages(world, server.root)
         ended = await world.run("-p", "x")
@@ -87,7 +87,7 @@ async def test_case_P_26_a_turn_that_the_backend_paused_goes_on(world: World) ->
     assert said_in(world) == [("x", False), ("I search", False), ("found", False)]
 
 
-async def test_case_P_26_a_pause_without_end(world: World) -> None:
+async def test_case_P_26_endless_pauses(world: World) -> None:
     async with MessagesServer([PAUSED] * 30) as server:
         serve_messages(world, server.root)
         ended = await world.run("-p", "x")
@@ -97,7 +97,7 @@ async def test_case_P_26_a_pause_without_end(world: World) -> None:
 
 
 @pytest.mark.parametrize("mode", [[], ["--json"]])
-async def test_case_P_13_a_prompt_that_the_server_cut_is_told(world: World, mode: list[str]) -> None:
+async def test_case_P_13_a_prompt_truncated_by_the_server_is_reported(world: World, mode: list[str]) -> None:
     cut = answer(said("fine"), done(prompt_eval_count=2051, eval_count=2))
     async with OllamaServer([cut]) as server:
         mock = {"type": "ollama", "baseUrl": server.root, "contextWindow": 65536}
@@ -113,7 +113,7 @@ async def test_case_P_13_a_prompt_that_the_server_cut_is_told(world: World, mode
         assert "reports 2051: the server may have truncated" in ended.err
 
 
-async def test_a_server_that_is_not_there_is_named_with_the_reason_and_not_waited_for_long(world: World) -> None:
+async def test_an_unreachable_server_is_reported_quickly(world: World) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
     world.serve_by(f"http://{address}", retry={"baseDelay": 20})

@@ -142,7 +142,7 @@ def nothing_steers(ended: Ended) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_case_X_06_the_answer_comes_from_the_users_own_provider(hostile: Hostile, mode: list[str]) -> None:
+async def test_case_X_06_the_users_own_provider_answers(hostile: Hostile, mode: list[str]) -> None:
     hostile.world.script(*TURNS)
     ended = await hostile.run(*mode, "look around")
     assert ended.code == 0, ended.err
@@ -156,7 +156,7 @@ async def test_case_X_06_the_answer_comes_from_the_users_own_provider(hostile: H
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_case_X_06_without_a_provider_none_is_found(hostile: Hostile, mode: list[str]) -> None:
+async def test_case_X_06_without_a_provider_none_is_detected(hostile: Hostile, mode: list[str]) -> None:
     ended = await hostile.run(*mode, "look around")
     assert ended.code == 3
     assert "no model backend was found" in ended.out + ended.err
@@ -167,7 +167,7 @@ async def test_case_X_06_without_a_provider_none_is_found(hostile: Hostile, mode
 @pytest.mark.parametrize(
     "words", [["config"], ["config", "json"], ["config", "files"], ["trust"], ["models"], ["--list-models"]]
 )
-async def test_case_X_06_looking_at_it_runs_nothing(hostile: Hostile, words: list[str]) -> None:
+async def test_case_X_06_inspecting_it_runs_nothing(hostile: Hostile, words: list[str]) -> None:
     hostile.world.script(*TURNS)
     # So that there is something to show; as it is, its unknown keys are a mistake.
     known = {key: value for key, value in hostile.configuration.items() if key not in ("hooks", "mcpServers", ODD)}
@@ -178,7 +178,7 @@ async def test_case_X_06_looking_at_it_runs_nothing(hostile: Hostile, words: lis
     hostile.did_nothing()
 
 
-async def test_case_X_06_trust_does_not_reach_further_than_the_file(hostile: Hostile) -> None:
+async def test_case_X_06_trust_covers_only_the_file(hostile: Hostile) -> None:
     """Once its content is trusted its address is used; its key command and extensions are not, and a change ends it."""
     hostile.world.script([{"text": "Mine."}], [{"text": "Mine."}])
     known = {key: value for key, value in hostile.configuration.items() if key not in ("hooks", "mcpServers", ODD)}
@@ -197,7 +197,7 @@ async def test_case_X_06_trust_does_not_reach_further_than_the_file(hostile: Hos
 
 
 @pytest.mark.parametrize("kind", ["fifo", "directory", "zero", "loop", "outside", "gone", "folder"])
-async def test_case_X_06_links_in_the_place_of_the_file(hostile: Hostile, kind: str, tmp_path: Path) -> None:
+async def test_case_X_06_symlinks_in_place_of_the_file(hostile: Hostile, kind: str, tmp_path: Path) -> None:
     hostile.world.script([{"text": "Mine."}])
     target = tmp_path / "target"
     hostile.file.unlink()
@@ -266,7 +266,7 @@ async def test_case_X_06_through_a_service_started_in_it(hostile: Hostile, tmp_p
     hostile.did_nothing()
 
 
-async def test_case_X_06_fetching_a_model_runs_no_module_of_it(hostile: Hostile, tmp_path: Path) -> None:
+async def test_case_X_06_downloading_a_model_runs_no_module_of_it(hostile: Hostile, tmp_path: Path) -> None:
     """With neither uv nor a pip on the path it is Python's own pip that fetches, and no pip of the checkout."""
     pip = tmp_path / "packages" / "pip"
     pip.mkdir(parents=True)
@@ -280,7 +280,7 @@ async def test_case_X_06_fetching_a_model_runs_no_module_of_it(hostile: Hostile,
     hostile.did_nothing()
 
 
-async def test_case_X_06_fetching_a_model_obeys_no_settings_of_it(hostile: Hostile, tmp_path: Path) -> None:
+async def test_case_X_06_downloading_a_model_ignores_its_settings(hostile: Hostile, tmp_path: Path) -> None:
     """uv takes the settings of the directory it is started in, such as where packages come from."""
     tools = tmp_path / "tools"
     tools.mkdir()

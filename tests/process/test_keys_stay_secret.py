@@ -127,7 +127,7 @@ def shown(error: ProviderError) -> str:
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(key=keys, place=st.sampled_from(PLACES), echo=st.sampled_from(sorted(ECHOES)))
-async def test_what_a_backend_repeats(
+async def test_keys_repeated_by_a_backend_are_redacted(
     caplog: pytest.LogCaptureFixture, *, kind: ProviderType, key: str, place: Place, echo: str
 ) -> None:
     caplog.clear()
@@ -160,7 +160,7 @@ DOUBLES: dict[ProviderType, Callable[..., ChatServer]] = {
 
 
 @pytest.mark.parametrize(("kind", "place"), list(zip(KINDS, itertools.cycle(PLACES), strict=False)))
-async def test_what_people_programs_and_disks_get_to_see(world: World, kind: ProviderType, place: Place) -> None:
+async def test_keys_are_redacted_in_all_output_and_files(world: World, kind: ProviderType, place: Place) -> None:
     key = f"sk-of-{kind}-0123456789"
     there, environment = configured(kind, place, key)
     env = {**environment, "PATH": world.environment["PATH"], "YARROW_LOG": "debug"}
@@ -192,7 +192,7 @@ async def test_what_people_programs_and_disks_get_to_see(world: World, kind: Pro
     assert [text for text in seen if key in text] == []
 
 
-async def test_what_an_extension_logs_and_says(world: World) -> None:
+async def test_output_and_logs_of_an_extension_are_redacted(world: World) -> None:
     key = "of-no-telling-name-01234"
     world.script([{"text": "heard"}], extensions=["loud.py"])
     path = world.home / ".yarrow" / "config.json"

@@ -34,7 +34,7 @@ async def test_another_provider_is_asked_for_its_own_model(world: World, way: st
     assert (again.code, again.out) == (0, "two\n")
 
 
-async def test_a_session_that_goes_to_another_provider_leaves_the_models_of_its_own(world: World) -> None:
+async def test_switching_the_provider_drops_its_models(world: World) -> None:
     small = CompactionSettings(model="small")
     house = House(world.home, [[{"text": "hi"}]], model="big", compaction=small)
     async with stub_of(house) as stub:
@@ -46,7 +46,7 @@ async def test_a_session_that_goes_to_another_provider_leaves_the_models_of_its_
     assert (state.settings.model, state.settings.compaction.model) == ("scripted", "")
 
 
-async def test_the_model_is_that_of_the_only_provider_also_where_that_is_named(world: World) -> None:
+async def test_the_model_is_that_of_the_only_provider(world: World) -> None:
     world.script([{"text": "one"}])
     work = ProviderSettings("scripted", script=str(world.home / "script.json"))
     providers = ProviderCache(Settings(model="big", providers={"work": work}), {})
@@ -54,7 +54,7 @@ async def test_the_model_is_that_of_the_only_provider_also_where_that_is_named(w
     await providers.close()
 
 
-async def test_a_provider_that_there_is_not_is_refused_with_those_there_are(world: World) -> None:
+async def test_an_unknown_provider_is_rejected_with_the_known_ones(world: World) -> None:
     world.script([{"text": "one"}])
     for words in (["-m", "nope/x"], ["--provider", "scripted", "-m", "nope/x"]):
         ended = await world.run(*words, "hi")

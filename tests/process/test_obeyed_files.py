@@ -25,7 +25,7 @@ def planted(marker: Path) -> str:
 
 @pytest.mark.parametrize("tool", ["bash", "write"])
 @pytest.mark.parametrize("target", ["settings.json", "mine/extension.py"])
-async def test_case_rs_s3_the_next_start_runs_what_the_user_named(world: World, tool: str, target: str) -> None:
+async def test_case_rs_s3_the_next_start_runs_only_the_users_files(world: World, tool: str, target: str) -> None:
     marker, settings, extension = (
         world.home / "ran",
         world.project / "settings.json",
@@ -53,7 +53,7 @@ async def test_case_rs_s3_the_next_start_runs_what_the_user_named(world: World, 
 
 
 @pytest.mark.parametrize("place", [".venv/bin", "node_modules/.bin", "bin", "."])
-async def test_case_rs_m2_a_program_of_the_workspace_gives_no_key(world: World, place: str) -> None:
+async def test_case_rs_m2_a_workspace_program_is_not_run_for_a_key(world: World, place: str) -> None:
     marker = world.home / "ran"
     own, stray = world.home / "bin/pass", world.project / place / "pass"
     for path, text in ((own, "echo real-key-12345678"), (stray, f"touch {marker}; echo planted-key-1")):

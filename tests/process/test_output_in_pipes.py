@@ -14,7 +14,7 @@ EVIL = "before \x1b]52;c;cm0gLXJm\x07 \x1b[2J\x9b31m\x08\x7f after\n"
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-async def test_case_rs_m5_no_text_steers_in_a_pipe(world: World) -> None:
+async def test_case_rs_m5_control_characters_are_replaced_in_a_pipe(world: World) -> None:
     command = {"command": "printf 'x\\033]0;evil\\007\\n' >&2; exit 3"}
     world.script(
         [{"text": EVIL}, {"thinking": EVIL}, {"call": {"name": "bash", "arguments": command}}], [{"text": EVIL}]
@@ -43,7 +43,7 @@ async def test_case_rs_m5_no_text_steers_in_a_pipe(world: World) -> None:
         assert not CONTROLS.search(one.err), one.err
 
 
-async def test_case_rs_m5_errors_and_models_of_a_server_do_not_steer(world: World) -> None:
+async def test_case_rs_m5_errors_and_models_of_a_server_are_sanitized(world: World) -> None:
     async with ChatServer() as server:
         server.replies = [page({"error": {"message": EVIL, "code": EVIL}}, status) for status in (400, 401)]
         server.pages["/v1/models"] = page({"data": [{"id": "good"}, {"id": EVIL}, {"id": "a\u202eb"}]}, 200)
@@ -54,7 +54,7 @@ async def test_case_rs_m5_errors_and_models_of_a_server_do_not_steer(world: Worl
             assert "\u202e" not in ended.out
 
 
-async def test_raw_passes_the_answer_on_and_json_is_as_it_was(world: World) -> None:
+async def test_raw_keeps_the_answer_and_json_is_unchanged(world: World) -> None:
     world.script([{"text": EVIL}], [{"text": EVIL}], [{"text": EVIL}])
     assert (await world.run("--raw", "-p", "go")).out == EVIL
     (delta,) = (line for line in (await world.run("--json", "-p", "go")).lines if "textDelta" in json.dumps(line))
@@ -62,7 +62,7 @@ async def test_raw_passes_the_answer_on_and_json_is_as_it_was(world: World) -> N
 
 
 @pytest.mark.parametrize("words", [["--raw", "-p", "go"], ["--raw"], ["--raw", "--plain"], ["--raw", "go"]])
-async def test_raw_is_refused_on_a_terminal(world: World, words: list[str]) -> None:
+async def test_raw_is_rejected_on_a_terminal(world: World, words: list[str]) -> None:
     world.script([{"text": EVIL}])
     async with Screen(world, *words) as screen:
         assert await screen.ended() == 2
@@ -71,7 +71,7 @@ async def test_raw_is_refused_on_a_terminal(world: World, words: list[str]) -> N
     assert world.session_files() == []
 
 
-async def test_raw_into_a_file_shows_nothing_of_it_on_the_terminal(world: World) -> None:
+async def test_raw_into_a_file_prints_nothing_on_the_terminal(world: World) -> None:
     world.script([{"thinking": EVIL}, {"text": EVIL}])
     command = ("sh", "-c", f"{sys.executable} -m yarrow --raw -p go >kept; echo ended")
     async with Screen(world, command=command) as screen:
@@ -81,5 +81,5 @@ async def test_raw_into_a_file_shows_nothing_of_it_on_the_terminal(world: World)
 
 
 @pytest.mark.parametrize("words", [["--raw", "--json", "-p", "x"], ["--raw", "sessions"]])
-async def test_raw_goes_with_text_of_a_prompt_alone(world: World, words: list[str]) -> None:
+async def test_raw_applies_only_to_text_output(world: World, words: list[str]) -> None:
     assert (await world.run(*words)).code == 2

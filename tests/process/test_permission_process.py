@@ -38,7 +38,7 @@ async def test_case_C_05_text_mode_denies_at_once_without_a_terminal(world: Worl
     assert not ran(world)
 
 
-async def test_a_decision_is_a_line_of_the_figures_and_of_the_exports(world: World) -> None:
+async def test_a_decision_is_in_statistics_and_exports(world: World) -> None:
     world.script(*TURNS, **ASK)
     await world.run("go")
     told = await world.run("-c", "/stats")
@@ -90,7 +90,7 @@ async def test_case_C_05_a_service_denies_at_once(world: World, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("mode", "code", "runs"), [("auto", 0, True), ("deny", 0, False), ("plan", 0, False), ("ask", 5, False)]
 )
-async def test_the_flag(world: World, mode: str, code: int, runs: bool) -> None:
+async def test_the_permissions_flag_is_applied(world: World, mode: str, code: int, runs: bool) -> None:
     world.script(*TURNS, permissions={"rules": {}}, sandbox="off")
     ended = await world.run("--permissions", mode, "go")
     assert (ended.code, ran(world)) == (code, runs)
@@ -165,20 +165,20 @@ async def typed(world: World, text: str, *, early: str = "") -> AtTerminal:
     return terminal
 
 
-async def test_a_person_at_a_terminal_is_asked(world: World) -> None:
+async def test_a_user_at_a_terminal_is_asked(world: World) -> None:
     terminal = await typed(world, "yes")
     assert "echo ran >> ran" in terminal.seen
     assert ran(world)
 
 
 @pytest.mark.parametrize(("early", "late", "runs"), [("yes\n", "no", False), ("\n\n", "yes", True)])
-async def test_what_is_typed_too_early_is_no_answer(world: World, early: str, late: str, runs: bool) -> None:
+async def test_input_typed_too_early_is_not_an_answer(world: World, early: str, late: str, runs: bool) -> None:
     await typed(world, late, early=early)
     assert ran(world) == runs
 
 
 @pytest.mark.parametrize(("begun", "rest"), [("al", "ways"), ("y", "es"), ("sess", "ion"), ("yes", "")])
-async def test_a_word_that_was_begun_before_the_question_is_no_answer(world: World, begun: str, rest: str) -> None:
+async def test_a_word_begun_before_the_question_is_not_an_answer(world: World, begun: str, rest: str) -> None:
     world.script(*TURNS, **ASK)
     async with at_terminal(world, "--plain", "go", early=begun) as terminal:
         await terminal.answer(rest)
@@ -188,7 +188,7 @@ async def test_a_word_that_was_begun_before_the_question_is_no_answer(world: Wor
     assert not ran(world)
 
 
-async def test_what_is_typed_too_early_reaches_the_agent(world: World) -> None:
+async def test_input_typed_too_early_is_sent_to_the_agent(world: World) -> None:
     world.script(TURNS[0], [{"expect": {"contains": "use ls, not cat"}}, {"text": "done"}], **ASK)
     async with at_terminal(world, "--plain", "go") as terminal:
         await terminal.until("Answer: ")
@@ -199,7 +199,7 @@ async def test_what_is_typed_too_early_reaches_the_agent(world: World) -> None:
 
 
 @pytest.mark.parametrize("line", ["", "y", "S", "a", "n"])
-async def test_a_letter_is_no_answer(world: World, line: str) -> None:
+async def test_a_single_letter_is_not_an_answer(world: World, line: str) -> None:
     world.script(*TURNS, **ASK)
     async with at_terminal(world, "--plain", "go") as terminal:
         await terminal.answer(line)
@@ -209,7 +209,7 @@ async def test_a_letter_is_no_answer(world: World, line: str) -> None:
     assert ran(world)
 
 
-async def test_always_is_kept_and_holds_in_the_next_process(world: World) -> None:
+async def test_always_is_stored_and_applies_in_the_next_process(world: World) -> None:
     world.script(*TURNS, permissions={})
     config = world.home / ".yarrow/config.json"
     config.write_text("// my settings\n" + config.read_text())

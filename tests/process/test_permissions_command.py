@@ -19,7 +19,7 @@ def stored(world: World) -> Any:
     return json.loads((world.home / ".yarrow/config.json").read_text())["permissions"].get("always")
 
 
-async def test_it_is_listed_and_revoked(world: World) -> None:
+async def test_allowed_calls_are_listed_and_revoked(world: World) -> None:
     make, odd = call("make test", uncontained=True), call("odd\x1b]0;x\x07\nnext " + "y" * 500)
     world.configure({"permissions": {"always": [odd, make], "rules": {"bash": "ask"}}})
     listed = await world.run(COMMAND)
@@ -62,7 +62,7 @@ async def test_it_is_listed_and_revoked(world: World) -> None:
         ["grant"],
     ],
 )
-async def test_what_is_wrong_is_said_and_nothing_changes(world: World, words: list[str]) -> None:
+async def test_invalid_arguments_are_reported_and_nothing_changes(world: World, words: list[str]) -> None:
     world.configure({"permissions": {"always": [call("make")]}})
     ended = await world.run(COMMAND, *words)
     assert (ended.code, ended.out) == (2, "")
@@ -71,7 +71,7 @@ async def test_what_is_wrong_is_said_and_nothing_changes(world: World, words: li
     assert stored(world) == [call("make")]
 
 
-async def test_a_link_to_the_settings_stays_one(world: World) -> None:
+async def test_a_symlinked_settings_file_stays_a_symlink(world: World) -> None:
     world.configure({"permissions": {"always": [call("make")]}})
     path = world.home / ".yarrow/config.json"
     real = world.home / "elsewhere"

@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-async def test_the_picture_of_the_terminal_is_not_stale() -> None:
+async def test_the_terminal_svg_is_current() -> None:
     spec = importlib.util.spec_from_file_location("pictures", ROOT / "scripts" / "pictures.py")
     assert spec is not None
     assert spec.loader is not None

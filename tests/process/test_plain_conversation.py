@@ -61,7 +61,7 @@ async def asks_again(screen: Screen, what: str) -> None:
         ("!", "usage: !COMMAND, !!COMMAND to hide it from the model"),
     ],
 )
-async def test_a_command(world: World, line: str, said: str) -> None:
+async def test_a_slash_command(world: World, line: str, said: str) -> None:
     world.script([{"text": "an answer"}])
     async with talking(world) as screen:
         screen.send(f"{line}\r")
@@ -89,7 +89,7 @@ async def test_a_call_allowed_for_the_session_is_listed_and_revoked(world: World
         await asks_again(screen, "second")
 
 
-async def test_help_names_every_command_there_is(world: World) -> None:
+async def test_help_names_every_command(world: World) -> None:
     world.script([{"text": "an answer"}])
     async with talking(world) as screen:
         screen.send("/help\r")
@@ -100,7 +100,7 @@ async def test_help_names_every_command_there_is(world: World) -> None:
         assert missing == []
 
 
-async def test_models_are_listed_one_a_line_and_one_is_taken(world: World) -> None:
+async def test_models_are_listed_and_one_is_selected(world: World) -> None:
     async with ChatServer([says("by the other")]) as server:
         server.pages["/v1/models"] = page({"object": "list", "data": [{"id": "m"}, {"id": "other/one"}]})
         world.serve_by(server.root)
@@ -114,7 +114,7 @@ async def test_models_are_listed_one_a_line_and_one_is_taken(world: World) -> No
             assert server.prompts[-1]["model"] == "other/one"
 
 
-async def test_a_new_session_has_its_own_messages_and_the_place_of_the_old(world: World) -> None:
+async def test_a_new_session_has_its_own_messages_and_the_same_directory(world: World) -> None:
     world.script([{"text": "first answer"}], [{"text": "second answer"}])
     async with talking(world) as screen:
         screen.send("one\r")
@@ -153,7 +153,7 @@ async def test_a_shell_command_outside_the_sandbox(world: World) -> None:
     assert (world.project / ".git/hooks/x").read_text() == "made\n"
 
 
-async def test_a_flood_of_a_shell_command_is_told_whole_and_how_it_ended(world: World) -> None:
+async def test_long_output_of_a_shell_command_is_complete_with_its_exit_code(world: World) -> None:
     world.script([{"text": "an answer"}])
     async with talking(world) as screen:
         screen.send("!seq 30000; exit 4\r")
@@ -161,7 +161,7 @@ async def test_a_flood_of_a_shell_command_is_told_whole_and_how_it_ended(world: 
         assert "\n".join(screen.whole).count("29999") == 1
 
 
-async def test_ctrl_c_ends_a_shell_command_and_the_conversation_goes_on(world: World) -> None:
+async def test_ctrl_c_ends_a_shell_command_and_the_conversation_continues(world: World) -> None:
     world.script([{"text": "an answer"}])
     async with talking(world) as screen:
         screen.send("!echo beg''un; sleep 60\r")
@@ -172,7 +172,7 @@ async def test_ctrl_c_ends_a_shell_command_and_the_conversation_goes_on(world: W
         await asks_again(screen, "an answer")
 
 
-async def test_why_a_provider_was_chosen_is_told_once(world: World) -> None:
+async def test_the_reason_of_the_provider_is_reported_once(world: World) -> None:
     async with OllamaServer([said_by_ollama("first"), said_by_ollama("second")]) as server:
         server.pages["/v1/models"] = page({"data": [{"id": "m"}]})
         world.environment["OLLAMA_HOST"] = server.root.removeprefix("http://")
@@ -183,7 +183,7 @@ async def test_why_a_provider_was_chosen_is_told_once(world: World) -> None:
             assert screen.text.count("using ollama/m") == 1
 
 
-async def test_a_request_to_end_ends_the_run_and_the_conversation(world: World) -> None:
+async def test_a_termination_signal_ends_run_and_conversation(world: World) -> None:
     going = Reply([chunk({"role": "assistant", "content": "a beginning\n"}), asyncio.Event()])
     async with ChatServer([going]) as server:
         world.serve_by(server.root)

@@ -25,7 +25,7 @@ def take(world: World, name: str, content: str = "mine\n") -> Path:
     return path
 
 
-async def test_it_is_listed_restored_and_emptied(world: World) -> None:
+async def test_entries_are_listed_restored_and_deleted(world: World) -> None:
     assert (await world.run(*COMMAND)).out == "The quarantine is empty.\n"
     assert (await world.run(*COMMAND, "list", "--json")).out == ""
     assert (await world.run(*COMMAND, "empty")).out == "The quarantine is empty.\n"
@@ -83,7 +83,7 @@ async def test_deleting_asks_at_a_terminal(world: World, typed: str, *, is_delet
     assert len(left) == (0 if is_deleted else 2)
 
 
-async def test_what_was_typed_before_the_question_deletes_nothing(world: World) -> None:
+async def test_input_typed_before_the_question_deletes_nothing(world: World) -> None:
     take(world, "one")
     command = ("sh", "-c", f"read go; exec {sys.executable} -m yarrow sandbox quarantine empty")
     async with Screen(world, command=command) as screen:
@@ -108,13 +108,13 @@ async def test_an_interrupted_question_deletes_nothing(world: World) -> None:
 @pytest.mark.parametrize(
     "words", [["restore"], ["restore", "x"], ["restore", "9"], ["restore", "1", "2"], ["empty", "x"]]
 )
-async def test_what_is_wrong_is_said_and_nothing_changes(world: World, words: list[str]) -> None:
+async def test_invalid_arguments_are_reported_and_nothing_changes(world: World, words: list[str]) -> None:
     take(world, "one")
     assert (await world.run(*COMMAND, *words)).code == 2
     assert json.loads((await world.run(*COMMAND, "list", "--json")).out)["number"] == 1
 
 
-async def test_what_came_there_meanwhile_is_exchanged(world: World) -> None:
+async def test_restoring_swaps_the_current_content(world: World) -> None:
     path = take(world, "one")
     path.write_text("newer\n")
     restored = await world.run(*COMMAND, "restore", "1")
@@ -127,7 +127,7 @@ async def test_what_came_there_meanwhile_is_exchanged(world: World) -> None:
     assert path.read_text() == "newer\n"
 
 
-async def test_without_words_the_usage_is_said(world: World) -> None:
+async def test_without_a_subcommand_the_usage_is_shown(world: World) -> None:
     told = await world.run("sandbox")
     assert (told.code, told.err) == (
         2,

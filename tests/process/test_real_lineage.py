@@ -114,7 +114,7 @@ async def test_keys_in_a_merge_are_redacted(real: World, tmp_path: Path) -> None
             check_went_on(messages(loaded(real, made)), told)
 
 
-async def test_a_compaction_inside_a_turn(real: World, tmp_path: Path) -> None:
+async def test_a_compaction_within_a_turn(real: World, tmp_path: Path) -> None:
     for number in range(120):  # a result that is worth to be summed up
         (real.project / "docs" / f"chapter-{number:03}.md").write_text("# Guide\n")
     async with served(real, tmp_path / "run" / "yarrow.sock") as stub:

@@ -48,7 +48,7 @@ def check_file(world: World) -> None:
     assert usage.context > 100
 
 
-async def test_the_main_job_in_json_mode(real: World) -> None:
+async def test_a_real_prompt_in_json_mode(real: World) -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, SMALL_STEPS, "--json", PROMPT,
         cwd=real.project, env=real.environment, stdout=PIPE, stderr=PIPE, stdin=asyncio.subprocess.DEVNULL,
@@ -64,7 +64,7 @@ async def test_the_main_job_in_json_mode(real: World) -> None:
     check_file(real)
 
 
-async def test_the_main_job_through_a_foreign_client(real: World, tmp_path: Path) -> None:
+async def test_a_real_prompt_through_a_foreign_client(real: World, tmp_path: Path) -> None:
     socket = tmp_path / "run" / "yarrow.sock"
     node = shutil.which("node")
     assert node is not None

@@ -109,13 +109,13 @@ PLAYS = {
 }
 
 
-def test_each_recipe_is_checked() -> None:
+def test_each_recipe_has_a_test() -> None:
     assert set(RECIPES) == set(PLAYS)
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", PLAYS)
-async def test_a_recipe_does_what_it_says(world: World, tmp_path: Path, name: str, mode: str) -> None:
+async def test_a_recipe_works_as_described(world: World, tmp_path: Path, name: str, mode: str) -> None:
     play = PLAYS[name]
     (world.project / "kept").write_text("one two three")
     (world.project / ".git").mkdir()
@@ -228,7 +228,7 @@ def rows(heading: str) -> list[Sequence[str]]:
     return [[cell.strip() for cell in cells] for cells in lines[2:]]
 
 
-def test_the_table_of_hooks_is_that_of_the_code() -> None:
+def test_the_table_of_hooks_matches_the_code() -> None:
     table = {name: given.split(", ") for name, given, _ in rows("Hooks")}
     assert table == {name.value: list(given.__struct_encode_fields__) for name, given in GIVEN.items()}
     assert set(GIVEN) == set(HookName)
@@ -236,7 +236,7 @@ def test_the_table_of_hooks_is_that_of_the_code() -> None:
         assert change in ("nothing", "all") or set(change.split(", ")) <= set(given.split(", ")), name
 
 
-def test_the_limits_are_those_of_the_code() -> None:
+def test_the_limits_match_the_code() -> None:
     assert [limit for _, limit, _ in rows("Limits")] == [
         f"{MAX_LOAD_SECONDS:g} s",
         f"{MAX_FILE_BYTES:,} bytes",

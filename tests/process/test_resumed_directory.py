@@ -30,7 +30,7 @@ OTHERS = {
 }
 
 
-def test_every_command_of_the_table_is_tried() -> None:
+def test_every_slash_command_is_tested() -> None:
     assert {*MAKING, *OTHERS} == {*COMMANDS}
 
 
@@ -62,9 +62,7 @@ def cwds(world: World) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("how", ["in process", "attached"])
-async def test_case_rm_01_commands_behind_r_work_in_the_directory_of_the_session(
-    world: World, elsewhere: Path, how: str
-) -> None:
+async def test_case_rm_01_commands_after_r_use_the_sessions_directory(world: World, elsewhere: Path, how: str) -> None:
     project = str(world.project)
     before = cwds(world)
     one, other = sorted(name for name, cwd in before.items() if cwd == project)
@@ -91,7 +89,7 @@ async def test_case_rm_01_commands_behind_r_work_in_the_directory_of_the_session
     assert "/" not in cwds(world).values()
 
 
-async def test_a_template_behind_r_is_that_of_the_session(world: World, elsewhere: Path) -> None:
+async def test_a_template_after_r_is_that_of_the_session(world: World, elsewhere: Path) -> None:
     (world.project / ".git").mkdir()
     prompts = world.project / ".yarrow" / "prompts"
     prompts.mkdir(parents=True)

@@ -35,7 +35,7 @@ def socket(tmp_path: Path) -> Path:
     return tmp_path / "run" / "yarrow.sock"
 
 
-async def test_a_foreign_client_sees_the_main_job(world: World, socket: Path) -> None:
+async def test_a_foreign_client_follows_a_prompt(world: World, socket: Path) -> None:
     world.script(*TURNS)
     node = shutil.which("node")
     assert node is not None, "the test set-up installs Node.js"
@@ -59,7 +59,7 @@ async def test_a_foreign_client_sees_the_main_job(world: World, socket: Path) ->
     assert not socket.exists()
 
 
-async def test_attach_is_the_same_command_line(world: World, socket: Path) -> None:
+async def test_attach_works_like_the_local_command_line(world: World, socket: Path) -> None:
     world.script(*TURNS)
     async with served(world, socket):
         ended = await world.run("--attach", str(socket), "what is here?")
@@ -87,7 +87,7 @@ async def test_an_interrupt_of_an_attached_client_aborts_its_run(world: World, s
                     break
 
 
-async def test_ending_the_service_lets_runs_end(world: World, socket: Path) -> None:
+async def test_stopping_the_service_lets_runs_finish(world: World, socket: Path) -> None:
     world.script([{"text": "begin "}, {"delay": 0.5}, {"text": "end"}])
     async with served(world, socket) as process:
         client = await world.start("--attach", str(socket), "--json", "go")
@@ -104,7 +104,7 @@ async def test_ending_the_service_lets_runs_end(world: World, socket: Path) -> N
     assert last.text == "begin end"
 
 
-async def test_told_twice_the_service_aborts_its_runs(world: World, socket: Path) -> None:
+async def test_a_second_signal_aborts_runs(world: World, socket: Path) -> None:
     world.script([{"text": "begin "}, {"delay": 600}])
     async with served(world, socket) as process:
         client = await world.start("--attach", str(socket), "--json", "go")
@@ -125,7 +125,7 @@ async def test_told_twice_the_service_aborts_its_runs(world: World, socket: Path
 
 
 @pytest.mark.parametrize("kind", ["wide", "taken", "file", "long"])
-async def test_unsafe_sockets_are_refused(world: World, tmp_path: Path, kind: str) -> None:
+async def test_insecure_sockets_are_refused(world: World, tmp_path: Path, kind: str) -> None:
     folder = tmp_path / "place"
     folder.mkdir(mode=0o700)
     socket = folder / "yarrow.sock"
@@ -146,7 +146,7 @@ async def test_unsafe_sockets_are_refused(world: World, tmp_path: Path, kind: st
         assert socket.read_text() == "precious"
 
 
-async def test_of_services_that_start_at_once_one_has_the_socket(world: World, socket: Path) -> None:
+async def test_only_one_of_concurrent_services_gets_the_socket(world: World, socket: Path) -> None:
     world.script(*TURNS)
     processes = [await world.start("serve", "--socket", str(socket)) for _ in range(4)]
     told = [await asyncio.wait_for(one.stderr.readline(), 30) for one in processes if one.stderr is not None]
@@ -160,7 +160,7 @@ async def test_of_services_that_start_at_once_one_has_the_socket(world: World, s
             assert await asyncio.wait_for(process.wait(), 30) == 2
 
 
-async def test_the_socket_of_a_service_that_has_not_ended_is_not_taken(world: World, socket: Path) -> None:
+async def test_the_socket_of_a_running_service_is_not_reclaimed(world: World, socket: Path) -> None:
     """Nobody listens on it any more, or not yet; the one that has it would take the other's away."""
     world.script(*TURNS)
     socket.parent.mkdir(mode=0o700)
@@ -173,7 +173,7 @@ async def test_the_socket_of_a_service_that_has_not_ended_is_not_taken(world: Wo
         assert socket.exists()
 
 
-async def test_a_socket_left_by_a_killed_service_is_taken_over(world: World, socket: Path) -> None:
+async def test_the_socket_of_a_killed_service_is_reclaimed(world: World, socket: Path) -> None:
     world.script(*TURNS)
     async with served(world, socket) as process:
         process.kill()
@@ -183,7 +183,7 @@ async def test_a_socket_left_by_a_killed_service_is_taken_over(world: World, soc
         assert (await world.run("--attach", str(socket), "x")).code == 0
 
 
-async def test_law_3_what_was_accepted_survives_a_kill(world: World, socket: Path) -> None:
+async def test_law_3_accepted_messages_survive_a_kill(world: World, socket: Path) -> None:
     """Prompt, steer and follow-up are on disk when they are answered; after a kill they are told as undelivered."""
     world.script([{"text": "x"}, {"delay": 600}])
     async with served(world, socket) as process, outsider.channel(socket) as channel:
@@ -208,7 +208,7 @@ async def test_law_3_what_was_accepted_survives_a_kill(world: World, socket: Pat
     assert roles == [Role.USER, Role.USER, Role.ASSISTANT]
 
 
-async def test_no_tool_reaches_the_token_wherever_it_lies(world: World, socket: Path) -> None:
+async def test_no_tool_can_read_the_token(world: World, socket: Path) -> None:
     token = world.project / "token"
     world.script(
         [

@@ -25,7 +25,7 @@ async def on_network(world: World, *flags: str) -> AsyncGenerator[tuple[Reached,
         yield reached, Path(f"{socket}.token")
 
 
-async def test_a_pinned_certificate_and_the_token_open_it(world: World, tmp_path: Path) -> None:
+async def test_a_pinned_certificate_and_the_token_are_accepted(world: World, tmp_path: Path) -> None:
     world.script(*TURNS)
     async with on_network(world) as (reached, beside):
         (pin,) = re.findall(r"sha256:[0-9a-f]{64}", reached.said)
@@ -64,7 +64,7 @@ async def test_a_pinned_certificate_and_the_token_open_it(world: World, tmp_path
         assert pin in again.said
 
 
-async def test_given_certificates_on_both_sides(world: World) -> None:
+async def test_configured_certificates_on_both_sides(world: World) -> None:
     world.script(*TURNS)
     files: dict[str, str] = {}
     for name in ("server", "client"):
@@ -109,7 +109,7 @@ async def test_given_certificates_on_both_sides(world: World) -> None:
         (["--listen", "192.0.2.1:1"], "192.0.2.1:1"),
     ],
 )
-async def test_what_is_unsafe_or_means_nothing_is_refused(world: World, flags: list[str], word: str) -> None:
+async def test_insecure_and_meaningless_flags_are_rejected(world: World, flags: list[str], word: str) -> None:
     world.script(*TURNS)
     (world.project / "open.pem").write_text("-----BEGIN CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\n")
     (world.project / "open.pem").chmod(0o644)
@@ -122,7 +122,7 @@ async def test_what_is_unsafe_or_means_nothing_is_refused(world: World, flags: l
 
 
 @pytest.mark.parametrize("flag", ["--listen", "--tls-client-ca", "--tls-pin", "--tls-cert", "--token-file"])
-async def test_a_flag_of_the_service_means_nothing_without_it(world: World, flag: str) -> None:
+async def test_flags_of_the_service_are_rejected_without_it(world: World, flag: str) -> None:
     ended = await world.run(flag, "x", "hi")
     assert ended.code == 2
     assert flag in ended.err

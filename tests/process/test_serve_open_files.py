@@ -19,7 +19,7 @@ FEW = 256
 """Open files, less than any service asks for."""
 
 
-async def test_what_is_refused_for_want_of_files_has_a_reason(world: World, tmp_path: Path) -> None:
+async def test_calls_refused_for_lack_of_files_have_a_reason(world: World, tmp_path: Path) -> None:
     world.script([{"text": "one"}], [{"text": "two"}])
     socket = tmp_path / "run" / "yarrow.sock"
     async with served(world, socket) as process, outsider.channel(socket) as channel:
@@ -37,7 +37,7 @@ async def test_what_is_refused_for_want_of_files_has_a_reason(world: World, tmp_
         assert events[-1].agent_end.reason == pb.END_REASON_COMPLETED
 
 
-async def test_a_service_takes_more_files_where_it_may(world: World, tmp_path: Path) -> None:
+async def test_a_service_raises_its_limit_of_open_files(world: World, tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, FEW), hard))
     try:

@@ -27,7 +27,7 @@ async def kill(process: Process) -> None:
     await process.wait()
 
 
-async def test_a_service_that_was_started_again_ends_the_run(world: World, tmp_path: Path) -> None:
+async def test_a_restarted_service_ends_the_run(world: World, tmp_path: Path) -> None:
     world.script(*HELD * 2)
     socket = tmp_path / "run" / "yarrow.sock"
     async with served(world, socket) as process:
@@ -42,7 +42,7 @@ async def test_a_service_that_was_started_again_ends_the_run(world: World, tmp_p
     assert "the service restarted" in plain.err
 
 
-async def test_another_token_after_a_restart_is_told_and_ends_it(world: World, tmp_path: Path) -> None:
+async def test_a_changed_token_after_a_restart_is_reported(world: World, tmp_path: Path) -> None:
     world.script(*HELD)
     socket = tmp_path / "run" / "yarrow.sock"
     async with served(world, socket) as process:
@@ -56,7 +56,7 @@ async def test_another_token_after_a_restart_is_told_and_ends_it(world: World, t
     assert "wrong token for this service" in ended.err
 
 
-async def test_a_service_that_does_not_come_back_is_an_error(world: World, tmp_path: Path) -> None:
+async def test_a_service_that_does_not_return_is_an_error(world: World, tmp_path: Path) -> None:
     world.script(*HELD)
     socket = tmp_path / "run" / "yarrow.sock"
     code = "import sys; from yarrow.client import reconnection; reconnection.MAX_OUTAGE_SECONDS = 1.0\n"
@@ -74,7 +74,7 @@ async def test_a_service_that_does_not_come_back_is_an_error(world: World, tmp_p
     assert "no service answers at" in ended.err
 
 
-async def test_a_cut_is_not_seen_in_what_is_printed(world: World, tmp_path: Path) -> None:
+async def test_a_reconnection_does_not_show_in_the_output(world: World, tmp_path: Path) -> None:
     world.script([{"text": "begin "}, {"delay": 1.5}, {"text": "end"}])
     socket = tmp_path / "run" / "yarrow.sock"
     async with served(world, socket), relay(str(socket), tmp_path / "wire") as wire:

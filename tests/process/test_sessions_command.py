@@ -77,7 +77,7 @@ def saved(world: World, session_id: str, *, parent: str | None = None, cwd: Path
 # ---- yarrow sessions ----
 
 
-async def test_none(world: World) -> None:
+async def test_an_empty_list_of_sessions(world: World) -> None:
     world.script()
     for words in ([], ["list"], ["all"], ["search", "x", "--json"]):
         ended = await world.run("sessions", *words)
@@ -87,7 +87,7 @@ async def test_none(world: World) -> None:
     assert not world.session_files()
 
 
-async def test_a_list_in_words_and_as_json(world: World, told: str, tmp_path: Path) -> None:
+async def test_a_list_as_text_and_as_json(world: World, told: str, tmp_path: Path) -> None:
     (row,) = (await world.run("sessions")).out.splitlines()
     assert row.startswith(told[-8:])
     assert row.endswith("  what is here?")
@@ -114,7 +114,7 @@ async def test_search(world: World, told: str) -> None:
     assert (named[:8], named[-20:]) == (told[-8:], "  The Zebra Crossing")
 
 
-async def test_a_long_line_is_cut_around_what_was_found(world: World) -> None:
+async def test_a_long_line_is_truncated_around_the_match(world: World) -> None:
     world.script([{"text": "Nothing."}])
     assert (await world.run(f"first\n{'a ' * 200}needle{' z' * 200}\nlast")).code == 0
     _, line = (await world.run("sessions", "search", "NEEDLE")).out.splitlines()
@@ -122,7 +122,7 @@ async def test_a_long_line_is_cut_around_what_was_found(world: World) -> None:
     assert len(line.strip()) <= MAX_LINE_CHARACTERS + 2
 
 
-async def test_sessions_that_are_called_the_same_are_told_apart(world: World, told: str) -> None:
+async def test_sessions_with_the_same_title_are_distinguished(world: World, told: str) -> None:
     child = (await world.run("-c", "--json", "/branch")).lines[1]["sessionId"]
     other, first = (await world.run("sessions")).out.splitlines()
     assert other.startswith(child[-8:])
@@ -130,7 +130,7 @@ async def test_sessions_that_are_called_the_same_are_told_apart(world: World, to
     assert [len(row.split("  ")[1]) for row in (other, first)] == [len("2026-11-28 20:00:00")] * 2
 
 
-async def test_each_word_about_one_session(world: World, told: str, tmp_path: Path) -> None:
+async def test_each_subcommand_for_one_session(world: World, told: str, tmp_path: Path) -> None:
     part = told[-8:]
     assert (await world.run("sessions", "show", part)).out.startswith(
         "[0] user\n    what is here?\n\n[1] assistant\n    Let me"
@@ -172,7 +172,7 @@ async def test_import_and_delete(world: World, told: str, tmp_path: Path) -> Non
     assert (await world.run("sessions", "delete", made)).code == 2
 
 
-async def test_a_delete_of_which_one_is_unknown_deletes_none(world: World, told: str) -> None:
+async def test_a_delete_with_an_unknown_id_deletes_none(world: World, told: str) -> None:
     assert (await world.run("sessions", "delete", told, "nobody-there")).code == 2
     assert len(world.session_files()) == 1
 
@@ -200,7 +200,7 @@ async def test_a_delete_of_which_one_is_unknown_deletes_none(world: World, told:
         (["tree", "everything"], 2, "usage: yarrow sessions tree [all]"),
     ],
 )
-async def test_wrong_words(world: World, told: str, words: list[str], code: int, named: str) -> None:
+async def test_invalid_subcommands(world: World, told: str, words: list[str], code: int, named: str) -> None:
     ended = await world.run("sessions", *(told if word == "SELF" else word for word in words))
     assert (ended.code, ended.out) == (code, "")
     assert named in ended.err
@@ -208,7 +208,7 @@ async def test_wrong_words(world: World, told: str, words: list[str], code: int,
 
 
 @pytest.mark.parametrize("name", SESSION_COMMANDS)
-async def test_every_word_needs_a_session(world: World, name: str) -> None:
+async def test_every_subcommand_requires_a_session(world: World, name: str) -> None:
     world.script()
     ended = await world.run("sessions", name)
     assert (ended.code, ended.out) == (2, "")
@@ -218,7 +218,7 @@ async def test_every_word_needs_a_session(world: World, name: str) -> None:
 # ---- --export ----
 
 
-async def test_export_of_the_newest_of_one_and_of_none(world: World, told: str, tmp_path: Path) -> None:
+async def test_export_of_the_latest_of_one_and_of_no_session(world: World, told: str, tmp_path: Path) -> None:
     assert (await world.run("second")).code == 0
     newest = next(path for path in world.session_files() if path.stem != told)
     for number, (flags, expected) in enumerate([([], newest.stem), (["-c"], newest.stem), (["-r", told[-8:]], told)]):
@@ -239,14 +239,14 @@ async def test_export_of_the_newest_of_one_and_of_none(world: World, told: str, 
     assert list(elsewhere.iterdir()) == [elsewhere / "y.html"]
 
 
-async def test_export_below_a_directory_that_is_a_link(world: World, told: str, tmp_path: Path) -> None:
+async def test_export_below_a_symlinked_directory(world: World, told: str, tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     assert (await world.run("--export", str(tmp_path / "link" / "x.jsonl"))).code == 0
     assert texts(tmp_path / "real" / "x.jsonl")[0] == "what is here?"
 
 
-async def test_export_replaces_at_once(world: World, told: str, tmp_path: Path) -> None:
+async def test_export_replaces_atomically(world: World, told: str, tmp_path: Path) -> None:
     target = tmp_path / "x.jsonl"
     target.write_text("before")
     other = tmp_path / "other"
@@ -268,7 +268,7 @@ async def test_export_replaces_at_once(world: World, told: str, tmp_path: Path) 
         ("/dev/null/x.html", "Not a directory"),
     ],
 )
-async def test_export_to_where_it_cannot_go(world: World, told: str, path: str, named: str) -> None:
+async def test_export_to_an_unwritable_path(world: World, told: str, path: str, named: str) -> None:
     (world.project / "folder.jsonl").mkdir()
     (world.project / "plain").write_text("")
     ended = await world.run("--export", path)
@@ -277,7 +277,7 @@ async def test_export_to_where_it_cannot_go(world: World, told: str, path: str, 
     assert sorted(found.name for found in world.project.rglob("*")) == ["folder.jsonl", "plain"]
 
 
-async def test_export_onto_a_full_disk_leaves_what_was_there(world: World, told: str) -> None:
+async def test_export_onto_a_full_disk_keeps_the_existing_file(world: World, told: str) -> None:
     target = world.project / "x.html"
     target.write_text("before")
     # What measures coverage writes files too, and could not.
@@ -294,7 +294,7 @@ async def test_export_onto_a_full_disk_leaves_what_was_there(world: World, told:
 # ---- commands in the place of a prompt ----
 
 
-async def test_a_command_in_the_place_of_a_prompt(world: World, told: str) -> None:
+async def test_a_command_in_place_of_a_prompt(world: World, told: str) -> None:
     assert (await world.run("-c", "/stats")).out.startswith(f"session    {told}\n")
     assert (await world.run("-r", told[-8:], "-p", "/show")).out.startswith("[0] user\n    what is here?\n")
     header, answer = (await world.run("-c", "--json", "/branch 1")).lines
@@ -308,7 +308,7 @@ async def test_a_command_in_the_place_of_a_prompt(world: World, told: str) -> No
     assert texts(file_of(world, told))[-1] == "Nothing."
 
 
-async def test_commands_about_no_session(world: World, told: str) -> None:
+async def test_commands_without_a_session(world: World, told: str) -> None:
     assert told[-8:] in (await world.run("/tree")).out
     header, answer = (await world.run("--json", "/tree all")).lines
     assert (header["type"], header["sessionId"], answer["sessionId"]) == ("header", "", "")
@@ -333,7 +333,7 @@ async def test_commands_about_no_session(world: World, told: str) -> None:
         (["/import missing.jsonl"], 2, "missing.jsonl"),
     ],
 )
-async def test_wrong_commands(world: World, told: str, arguments: list[str], code: int, named: str) -> None:
+async def test_invalid_commands(world: World, told: str, arguments: list[str], code: int, named: str) -> None:
     for flags in ([], ["--json"]):
         ended = await world.run(*flags, *arguments)
         assert (ended.code, ended.out) == (code, "")
@@ -341,7 +341,7 @@ async def test_wrong_commands(world: World, told: str, arguments: list[str], cod
     assert len(world.session_files()) == 1
 
 
-async def test_the_same_through_a_service_that_runs(world: World, told: str, tmp_path: Path) -> None:
+async def test_commands_through_a_running_service(world: World, told: str, tmp_path: Path) -> None:
     async with served(world, tmp_path) as socket:
         attach = ["--attach", socket]
         assert (await world.run("sessions", *attach)).out.startswith(told[-8:])
@@ -363,7 +363,7 @@ async def test_the_same_through_a_service_that_runs(world: World, told: str, tmp
 # ---- what a terminal and a pipe are sent ----
 
 
-async def test_nothing_in_a_title_or_a_name_steers(world: World, told: str) -> None:
+async def test_titles_and_names_are_sanitized(world: World, told: str) -> None:
     saved(world, new_id(), name=HOSTILE)
     world.script([{"text": HOSTILE}])
     assert (await world.run(HOSTILE)).code == 0
@@ -408,7 +408,7 @@ def read_terminal(descriptor: int) -> bytes:
     return b""
 
 
-async def test_a_reader_that_goes_away_is_no_error(world: World, told: str) -> None:
+async def test_a_closed_pipe_is_not_an_error(world: World, told: str) -> None:
     command = f"{sys.executable} -m yarrow sessions all; echo $? >&2"
     for reader in ("head -0", "true", "head -1"):
         process = await asyncio.create_subprocess_exec(
@@ -419,7 +419,7 @@ async def test_a_reader_that_goes_away_is_no_error(world: World, told: str) -> N
         assert err == b"0\n", reader
 
 
-async def test_a_closed_standard_output_is_no_error(world: World, told: str) -> None:
+async def test_a_closed_standard_output_is_not_an_error(world: World, told: str) -> None:
     process = await asyncio.create_subprocess_exec(
         "sh", "-c", f"{sys.executable} -m yarrow sessions >&-", cwd=world.project, env=world.environment,
         stderr=subprocess.PIPE,
@@ -492,7 +492,7 @@ async def test_case_S_11_a_resumed_session_works_in_its_own_directory(world: Wor
     assert not list(elsewhere.iterdir())
 
 
-async def test_words_with_dashes_belong_to_the_command(world: World, told: str) -> None:
+async def test_arguments_with_dashes_belong_to_the_command(world: World, told: str) -> None:
     made = await world.run("sessions", "rebase", told, "0", "--squash")
     assert made.code == 0, made.err
     assert made.out.startswith("Rebased to ")
@@ -503,7 +503,7 @@ async def test_words_with_dashes_belong_to_the_command(world: World, told: str) 
 
 
 @pytest.mark.parametrize("line", ["/name \x1b[2Jx", "/export b\x1b[2J.jsonl"])
-async def test_no_answer_steers_a_terminal(world: World, told: str, line: str) -> None:
+async def test_answers_cannot_control_a_terminal(world: World, told: str, line: str) -> None:
     ended = await world.run("-c", line)
     assert ended.code == 0, ended.err
     assert "\x1b" not in ended.out + ended.err
@@ -516,7 +516,7 @@ async def test_a_pipe_is_not_waited_for(world: World, told: str) -> None:
         assert (ended.code, "is not a file" in ended.err) == (2, True)
 
 
-async def test_a_slip_in_a_command_goes_to_no_model(world: World, told: str) -> None:
+async def test_a_misspelt_command_is_not_sent_to_a_model(world: World, told: str) -> None:
     ended = await world.run("-c", "/stat")
     assert (ended.code, "/stats" in ended.err) == (2, True)
     prompts = world.home / ".yarrow" / "prompts"
@@ -528,7 +528,7 @@ async def test_a_slip_in_a_command_goes_to_no_model(world: World, told: str) -> 
 @pytest.mark.parametrize(
     "arguments", [["/nosuch x"], ["-c", "/nope"], ["-c", "!ls"], ["-p", "!ls -l"], ["/skill:nope"]]
 )
-async def test_what_is_no_command_goes_to_no_model(world: World, told: str, arguments: list[str]) -> None:
+async def test_an_unknown_command_is_not_sent_to_a_model(world: World, told: str, arguments: list[str]) -> None:
     before = texts(file_of(world, told))
     ended = await world.run(*arguments)
     assert (ended.code, ended.out) == (2, "")
@@ -539,7 +539,7 @@ async def test_what_is_no_command_goes_to_no_model(world: World, told: str, argu
 
 
 @pytest.mark.parametrize("text", ["/usr/bin/x is missing", "/ means what?", "// a comment", "/nope\nand more", "!a\nb"])
-async def test_what_only_looks_like_a_command_is_sent(world: World, told: str, text: str) -> None:
+async def test_text_that_only_resembles_a_command_is_sent(world: World, told: str, text: str) -> None:
     assert (await world.run(text)).code == 0
 
 
@@ -557,7 +557,7 @@ async def test_a_template_of_the_project_of_a_session_is_found_from_elsewhere(
     assert (await world.run("/mine", cwd=elsewhere)).code == 2
 
 
-async def test_a_command_behind_a_flag_is_a_command(world: World, told: str, tmp_path: Path) -> None:
+async def test_a_command_after_a_flag_is_a_command(world: World, told: str, tmp_path: Path) -> None:
     root = str(world.session_files()[0].parents[1])
     (row,) = (await world.run("--session-dir", root, "sessions", "list")).out.splitlines()
     assert row.startswith(told[-8:])
@@ -566,7 +566,7 @@ async def test_a_command_behind_a_flag_is_a_command(world: World, told: str, tmp
         assert (await world.run("--attach", socket, "sessions", "delete", told)).out == f"Deleted {told[-8:]}\n"
 
 
-async def test_a_command_of_the_terminal_ui_goes_to_no_model(world: World, told: str) -> None:
+async def test_a_terminal_ui_command_is_not_sent_to_a_model(world: World, told: str) -> None:
     assert set(TERMINAL_COMMANDS) == {*TUI_COMMANDS, *CHAT_COMMANDS} - set(COMMANDS)
     ended = await world.run("-c", "/model x")
     assert (ended.code, ended.out) == (2, "")
@@ -577,7 +577,7 @@ async def test_a_command_of_the_terminal_ui_goes_to_no_model(world: World, told:
     assert (await world.run("-c", "/model x")).code == 0
 
 
-async def test_a_compaction_that_the_provider_refuses_ends_as_a_run_would(world: World) -> None:
+async def test_a_compaction_rejected_by_the_provider_has_a_runs_exit_code(world: World) -> None:
     failure = [{"error": {"code": "AUTH", "message": "no key"}}]
     world.script([{"text": "a"}], failure, compaction={"reserveTokens": 100, "keepRecentTokens": 1})
     assert (await world.run("word " * 3000)).code == 0
@@ -585,7 +585,7 @@ async def test_a_compaction_that_the_provider_refuses_ends_as_a_run_would(world:
     assert (ended.code, "no key" in ended.err) == (3, True), ended.err
 
 
-async def test_no_inner_name_is_said(world: World, told: str) -> None:
+async def test_no_internal_name_is_shown(world: World, told: str) -> None:
     wrong = await world.run("--tools", "grp", "hi")
     assert (wrong.code, wrong.err[:34]) == (2, "yarrow: tools: 'grp' is not one of")
     for _ in range(2):
@@ -594,26 +594,26 @@ async def test_no_inner_name_is_said(world: World, told: str) -> None:
     assert several.err.startswith("yarrow: 'shop' matches 2 sessions; add to the id: ")
 
 
-async def test_what_makes_no_sense_is_said(world: World, told: str) -> None:
+async def test_nonsensical_arguments_are_reported(world: World, told: str) -> None:
     for arguments in (["sessions", "-c"], ["sessions", "tree", "--json"]):
         assert (await world.run(*arguments)).code == 2
     assert (await world.run("sessions", "delete", told, told)).code == 0
 
 
 @pytest.mark.parametrize("arguments", [["-c", "/export ~nouser/x.html"], ["-c", "/import ~nouser/x"]])
-async def test_the_home_of_nobody_is_one_sentence(world: World, told: str, arguments: list[str]) -> None:
+async def test_an_unknown_home_is_one_sentence(world: World, told: str, arguments: list[str]) -> None:
     for given in (arguments, ["sessions", "import", "~nouser/x"], ["--export", "~nouser/x.html", "-c"]):
         ended = await world.run(*given)
         assert (ended.code, "~nouser" in ended.err, len(ended.err.splitlines())) == (2, True, 1)
 
 
-async def test_what_cannot_be_read_can_be_deleted(world: World, told: str) -> None:
+async def test_an_unreadable_session_can_be_deleted(world: World, told: str) -> None:
     bad = world.session_files()[0].with_name("01a220ff-0000-7000-8000-000000000bad.jsonl")
     bad.write_text("garbage\n")
     assert (await world.run("sessions", "delete", bad.stem)).code == 0
     assert not bad.exists()
 
 
-async def test_what_was_made_last_is_the_newest(world: World, told: str) -> None:
+async def test_the_session_created_last_is_the_latest(world: World, told: str) -> None:
     made = (await world.run("-c", "--json", "/branch 1")).lines[1]["sessionId"]
     assert (await world.run("-c", "/stats")).out.startswith(f"session    {made}\n")

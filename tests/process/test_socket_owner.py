@@ -37,14 +37,14 @@ def refused(path: Path) -> str:
     return error.value.message
 
 
-def test_a_socket_of_ones_own_is_taken_also_below_a_sticky_directory(place: Path) -> None:
+def test_the_users_socket_is_accepted_below_a_sticky_directory(place: Path) -> None:
     place.chmod(0o1777)
     check_socket_owner(bound(place / "run/yarrow.sock"))
     (place / "link").symlink_to(place / "run")
     check_socket_owner(place / "link/yarrow.sock")
 
 
-def test_a_symlink_and_what_is_no_socket_are_refused(place: Path) -> None:
+def test_symlinks_and_other_files_are_refused(place: Path) -> None:
     real = bound(place / "run/yarrow.sock")
     (place / "link.sock").symlink_to(real)
     assert "is a symlink: pass the path of the socket itself" in refused(place / "link.sock")
@@ -53,13 +53,13 @@ def test_a_symlink_and_what_is_no_socket_are_refused(place: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o722, 0o707])
-def test_a_directory_that_others_write_to_is_refused(place: Path, mode: int) -> None:
+def test_a_directory_writable_by_others_is_refused(place: Path, mode: int) -> None:
     path = bound(place / "run/yarrow.sock")
     path.parent.chmod(mode)
     assert "is writable by other users" in refused(path)
 
 
-def test_so_is_one_above_that_everybody_writes_to(place: Path) -> None:
+def test_a_world_writable_parent_is_refused(place: Path) -> None:
     path = bound(place / "a/run/yarrow.sock")
     (place / "a").chmod(0o775)
     check_socket_owner(path)
@@ -69,7 +69,7 @@ def test_so_is_one_above_that_everybody_writes_to(place: Path) -> None:
 
 @as_root
 @pytest.mark.parametrize("theirs", ["yarrow.sock", ".", "..", "link"])
-def test_what_belongs_to_another_user_is_refused(place: Path, theirs: str) -> None:
+def test_a_socket_of_another_user_is_refused(place: Path, theirs: str) -> None:
     path = bound(place / "a/run/yarrow.sock")
     if theirs == "link":
         (place / "link").symlink_to(path.parent)
@@ -81,7 +81,7 @@ def test_what_belongs_to_another_user_is_refused(place: Path, theirs: str) -> No
 
 
 @as_root
-async def test_attaching_to_one_says_so_and_sends_nothing(world: World, place: Path) -> None:
+async def test_attaching_to_an_insecure_socket_is_reported_and_sends_nothing(world: World, place: Path) -> None:
     path = place / "run/yarrow.sock"
     path.parent.mkdir(mode=0o700)
     (path.parent / "yarrow.sock.token").write_text("secret-token\n")

@@ -46,9 +46,7 @@ async def test_case_C_01_a_pipe_beside_a_terminal(world: World, before: str, ask
 
 
 @pytest.mark.parametrize("mode", [[], ["--plain"]])
-async def test_case_C_02_the_code_of_a_conversation_is_not_that_of_a_refused_prompt(
-    world: World, mode: list[str]
-) -> None:
+async def test_case_C_02_a_failed_prompt_does_not_set_a_conversations_exit_code(world: World, mode: list[str]) -> None:
     world.script([{"error": {"code": "INVALID_REQUEST", "message": "messages: too odd"}}])
     async with Screen(world, *mode) as screen:
         await screen.until(lambda _: any(row.startswith(("\u276f", ">")) for row in screen.rows))
@@ -59,7 +57,7 @@ async def test_case_C_02_the_code_of_a_conversation_is_not_that_of_a_refused_pro
         assert "Traceback" not in screen.text
 
 
-async def test_case_C_03_what_an_extension_prints_leaves_the_screen_whole(world: World) -> None:
+async def test_case_C_03_output_of_an_extension_keeps_the_screen_intact(world: World) -> None:
     (world.home / ".yarrow").mkdir()
     (world.home / ".yarrow" / "noisy.py").write_text(NOISY)
     world.script([{"text": "heard"}], [{"text": "again"}], extensions=["noisy.py"])
@@ -87,7 +85,7 @@ async def test_case_C_03_what_an_extension_prints_leaves_the_screen_whole(world:
         assert screen.left_behind() == []
 
 
-async def test_an_extension_that_printed_leaves_the_persons_editor_its_screen(world: World) -> None:
+async def test_output_of_an_extension_does_not_disturb_an_external_editor(world: World) -> None:
     program = world.home / "editor"
     program.write_text('#!/bin/sh\ntest -t 0 && test -t 1 && test -t 2 && echo "on a terminal" >> "$1"\n')
     program.chmod(0o755)
@@ -98,7 +96,7 @@ async def test_an_extension_that_printed_leaves_the_persons_editor_its_screen(wo
         await screen.until(lambda _: screen.editor == ["on a terminal"])
 
 
-async def test_case_C_04_a_terminal_that_goes_away_ends_the_run_and_leaves_the_session_whole(world: World) -> None:
+async def test_case_C_04_a_closed_terminal_ends_the_run(world: World) -> None:
     going = Reply([chunk({"role": "assistant", "content": "a beginning"}), asyncio.Event()])
     async with ChatServer([going]) as server:
         world.serve_by(server.root)
@@ -116,7 +114,7 @@ async def test_case_C_04_a_terminal_that_goes_away_ends_the_run_and_leaves_the_s
         assert "a beginning" in texts
 
 
-async def test_case_C_05_a_question_is_taken_back_when_nobody_is_there_any_more(world: World) -> None:
+async def test_case_C_05_a_question_is_withdrawn_without_a_client(world: World) -> None:
     call = {"call": {"name": "bash", "arguments": {"command": "touch made"}}}
     world.script([call], [{"text": "ok"}], permissions={"rules": {"bash": "ask"}})
     async with Screen(world) as screen:
@@ -132,7 +130,7 @@ async def test_case_C_05_a_question_is_taken_back_when_nobody_is_there_any_more(
 
 
 @pytest.mark.parametrize("line", ["/nope", "/skill:nope"])
-async def test_line_by_line_what_is_no_command_is_not_sent_to_the_model(world: World, line: str) -> None:
+async def test_line_by_line_an_unknown_command_is_not_sent_to_the_model(world: World, line: str) -> None:
     world.script([{"expect": {"contains": "/etc/hosts"}}, {"text": "an answer"}])
     async with Screen(world, "--plain", size=(120, 24)) as screen:
         await screen.until(lambda _: screen.rows[0].startswith(">"))
@@ -142,7 +140,7 @@ async def test_line_by_line_what_is_no_command_is_not_sent_to_the_model(world: W
         await screen.until("an answer")
 
 
-async def test_a_command_that_is_chosen_in_the_menu_is_done_at_once(world: World) -> None:
+async def test_a_command_selected_in_the_menu_runs_at_once(world: World) -> None:
     world.script([{"text": "an answer"}])
     async with Screen(world) as screen:
         await screen.ready()

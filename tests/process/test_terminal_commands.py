@@ -25,7 +25,7 @@ async def left(screen: Screen) -> None:
     await screen.until(lambda _: not screen.emulator.is_alternate)
 
 
-async def test_the_tree_is_narrowed_and_each_of_its_keys_does_its_work(world: World) -> None:
+async def test_the_tree_is_filtered_and_its_keys_work(world: World) -> None:
     world.script([{"text": "first answer"}], [{"text": "second answer"}])
     async with Screen(world, size=(100, 40)) as screen:
         await screen.ready()
@@ -72,7 +72,7 @@ async def at_row(screen: Screen, text: str) -> None:
     screen.send("\x1b[B" * row)
 
 
-async def test_rebase_takes_calls_and_their_results_together(world: World) -> None:
+async def test_rebase_selects_calls_and_results_together(world: World) -> None:
     world.script([{"call": {"name": "ls", "arguments": {}}}], [{"text": "the answer"}])
     async with Screen(world) as screen:
         await screen.ready()
@@ -122,7 +122,7 @@ async def two_sessions(world: World, server: ChatServer) -> None:
     assert ended.code == 0
 
 
-async def test_merge_lets_a_session_be_chosen_and_tells_how_long_it_takes(world: World) -> None:
+async def test_merge_offers_a_list_of_sessions_and_shows_its_duration(world: World) -> None:
     gate = asyncio.Event()
     async with ChatServer([says("of the other"), says("mine"), gated("both fit", gate)]) as server:
         await two_sessions(world, server)
@@ -154,7 +154,7 @@ async def in_picker(screen: Screen) -> None:
     assert "other work" in screen.text
 
 
-async def test_a_merge_is_given_up_with_escape_and_makes_nothing(world: World) -> None:
+async def test_escape_cancels_a_merge(world: World) -> None:
     async with ChatServer([says("of the other"), says("mine"), gated("both", asyncio.Event())]) as server:
         await two_sessions(world, server)
         async with Screen(world, size=(100, 30)) as screen:
@@ -173,7 +173,7 @@ async def test_a_merge_is_given_up_with_escape_and_makes_nothing(world: World) -
             assert len(world.session_files()) == 2
 
 
-async def test_a_merge_with_nothing_else_there_says_so(world: World) -> None:
+async def test_a_merge_without_another_session_is_reported(world: World) -> None:
     world.script([{"text": "ok"}])
     async with Screen(world) as screen:
         await screen.ready()
@@ -212,7 +212,7 @@ async def test_templates_and_skills(world: World) -> None:
 
 
 @pytest.mark.parametrize("line", ["/compact", "/branch", "/rebase 0", "/model other"])
-async def test_what_a_run_blocks_says_so_and_the_line_is_kept(world: World, line: str) -> None:
+async def test_a_command_rejected_during_a_run_stays_in_the_editor(world: World, line: str) -> None:
     gate = asyncio.Event()
     async with opened(world, says("before"), gated("working", gate, " done")) as (screen, _):
         screen.send("one\r")
@@ -234,7 +234,7 @@ async def test_what_a_run_blocks_says_so_and_the_line_is_kept(world: World, line
         await screen.until("ready")
 
 
-async def test_turning_to_another_session_leaves_a_run_going(world: World) -> None:
+async def test_switching_sessions_does_not_stop_a_run(world: World) -> None:
     gate = asyncio.Event()
     async with opened(world, gated("working", gate, " and done"), size=(100, 40)) as (screen, _):
         screen.send("go\r")

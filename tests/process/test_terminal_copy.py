@@ -40,7 +40,7 @@ async def test_an_answer_is_copied_in_tmux(world: World, by: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["wl-copy", "xclip", "pbcopy"])
-async def test_a_program_is_given_the_whole_answer(world: World, name: str) -> None:
+async def test_a_clipboard_program_receives_the_whole_answer(world: World, name: str) -> None:
     world.script([{"text": ANSWER}])
     environment = program(world, name, f"exec /bin/cat > {world.home}/taken")
     async with Screen(world, env=environment) as screen:
@@ -50,14 +50,14 @@ async def test_a_program_is_given_the_whole_answer(world: World, name: str) -> N
 
 
 @pytest.mark.parametrize("body", ["exit 1", "while :; do :; done", "exec <&-; while :; do :; done"])
-async def test_a_program_that_fails_or_hangs_is_passed_over(world: World, body: str) -> None:
+async def test_a_failing_or_hanging_clipboard_program_is_skipped(world: World, body: str) -> None:
     world.script([{"text": ANSWER}])
     async with Screen(world, env=program(world, "wl-copy", body)) as screen:
         await copied(screen)
         await screen.until("if your terminal allows it")
 
 
-async def test_what_a_terminal_is_given_is_bounded_and_ends_between_characters(world: World) -> None:
+async def test_text_sent_to_the_terminal_clipboard_is_bounded(world: World) -> None:
     world.script([{"text": f"{LONG}\n\ncode"}])
     async with Screen(world, env={"PATH": "/nowhere"}) as screen:
         await copied(screen)

@@ -18,7 +18,7 @@ async def delete(world: World, *where: str) -> None:
 
 
 @pytest.mark.parametrize("attached", [False, True], ids=["here", "attached"])
-async def test_what_is_sent_then_begins_another_session_and_is_seen(world: World, attached: bool) -> None:
+async def test_a_text_to_a_deleted_session_starts_another(world: World, attached: bool) -> None:
     socket = world.home.parent / "s.sock"
     flags = ("--attach", f"unix:{socket}") if attached else ()
     held = Reply([chunk({"role": "assistant", "content": "half of it"}), asyncio.Event(), finish("stop"), DONE])
@@ -48,7 +48,7 @@ async def test_what_is_sent_then_begins_another_session_and_is_seen(world: World
     assert len(world.session_files()) == 1
 
 
-async def test_a_service_that_deletes_it_tells_who_watches(world: World) -> None:
+async def test_deleting_a_session_is_reported_to_watchers(world: World) -> None:
     socket = world.home.parent / "s.sock"
     flags = ("--attach", f"unix:{socket}")
     async with ChatServer([says("the first"), says("the second")]) as server:
@@ -66,7 +66,7 @@ async def test_a_service_that_deletes_it_tells_who_watches(world: World) -> None
             await screen.until("the second")
 
 
-async def test_line_by_line_it_is_said_too(world: World) -> None:
+async def test_line_by_line_the_deletion_is_reported(world: World) -> None:
     async with ChatServer([says("the first"), says("the second")]) as server:
         world.serve_by(server.root)
         async with Screen(world, "--plain", size=(140, 24)) as screen:

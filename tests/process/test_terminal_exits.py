@@ -35,7 +35,7 @@ async def test_case_U_03_ctrl_c_twice(world: World) -> None:
 
 
 @pytest.mark.parametrize("keys", ["\x04", "/quit\r"])
-async def test_case_U_03_leaving(world: World, keys: str) -> None:
+async def test_case_U_03_quitting(world: World, keys: str) -> None:
     async with Screen(asking(world)) as screen:
         await screen.ready()
         screen.send(keys)
@@ -44,7 +44,7 @@ async def test_case_U_03_leaving(world: World, keys: str) -> None:
         assert path is None or "Resume with: yarrow -r " in screen.text
 
 
-async def test_ctrl_d_leaves_only_an_empty_editor(world: World) -> None:
+async def test_ctrl_d_quits_only_with_an_empty_editor(world: World) -> None:
     async with Screen(asking(world)) as screen:
         await screen.ready()
         screen.send("a\x04\x7f\x04")
@@ -70,7 +70,7 @@ async def test_case_U_03_the_terminal_is_closed(world: World, place: Place) -> N
         ("app", "App", "add_note", "!\r"),
     ],
 )
-async def test_case_U_03_an_error_of_our_own(world: World, module: str, owner: str, name: str, keys: str) -> None:
+async def test_case_U_03_an_internal_error(world: World, module: str, owner: str, name: str, keys: str) -> None:
     code = BROKEN.format(module=module, owner=owner, name=name)
     async with Screen(asking(world), command=(sys.executable, "-c", code)) as screen:
         if keys:
@@ -106,7 +106,7 @@ async def by_a_signal(screen: Screen) -> int:
 
 
 @pytest.mark.parametrize("way", [by_ctrl_d, by_ctrl_c, by_a_signal])
-async def test_an_unfinished_block_is_printed_at_the_end_once(
+async def test_an_unfinished_block_is_printed_once_at_the_end(
     world: World, way: Callable[[Screen], Awaitable[int]]
 ) -> None:
     reply = Reply([chunk({"role": "assistant", "content": UNFINISHED}), asyncio.Event()])
@@ -122,7 +122,7 @@ async def test_an_unfinished_block_is_printed_at_the_end_once(
         assert screen.left_behind() == []
 
 
-async def test_an_unfinished_block_of_an_aborted_run_stays_once(world: World) -> None:
+async def test_an_unfinished_block_of_an_aborted_run_is_printed_once(world: World) -> None:
     reply = Reply([chunk({"role": "assistant", "content": UNFINISHED}), asyncio.Event()])
     async with opened(world, reply) as (screen, _):
         screen.send("go\r")
@@ -154,7 +154,7 @@ async def a_closed_terminal(screen: Screen) -> None:
 
 
 @pytest.mark.parametrize("end", [a_signal, a_closed_terminal])
-async def test_an_editor_does_not_outlive_the_program(world: World, end: Place) -> None:
+async def test_an_external_editor_ends_with_the_program(world: World, end: Place) -> None:
     program = world.home / "stubborn"
     program.write_text(STUBBORN.format(home=world.home))
     program.chmod(0o755)

@@ -19,7 +19,7 @@ def costly(text: str) -> Reply:
     )
 
 
-async def test_why_the_provider_was_chosen_is_told_at_the_start_and_in_the_figures(world: World) -> None:
+async def test_the_reason_of_the_provider_is_shown_at_start_and_in_statistics(world: World) -> None:
     async with OllamaServer([ollama_says("ok")]) as server:
         server.pages["/v1/models"] = page({"data": [{"id": "m"}]})
         world.environment["OLLAMA_HOST"] = server.root.removeprefix("http://")
@@ -31,7 +31,7 @@ async def test_why_the_provider_was_chosen_is_told_at_the_start_and_in_the_figur
             await screen.until(lambda _: re.search(rf"^provider +{re.escape(reason)}$", screen.text, re.MULTILINE))
 
 
-async def test_what_was_spent_is_shown_by_the_prices_that_are_configured(world: World) -> None:
+async def test_the_cost_is_shown_by_configured_prices(world: World) -> None:
     settings = {"prices": {"m": {"input": 0.25, "output": 1.5}}}
     async with opened(world, costly("first"), costly("second"), settings=settings, size=SIZE) as (screen, _):
         assert "$" not in screen.text

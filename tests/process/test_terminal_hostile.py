@@ -20,7 +20,7 @@ def obeyed(drawn: bytes | bytearray) -> list[bytes]:
     return [sequence for sequence in SEQUENCES if sequence in drawn]
 
 
-async def test_case_U_04_texts_thoughts_calls_outputs_and_file_names(world: World) -> None:
+async def test_case_U_04_texts_thinking_calls_outputs_and_file_names(world: World) -> None:
     (world.project / NAME).write_text(f"{HOSTILE}\n")
     world.script(
         [
@@ -76,7 +76,7 @@ async def test_case_U_04_a_question(world: World) -> None:
 @pytest.mark.parametrize(
     "line", [f"/name {HOSTILE}", f"/resume {HOSTILE}", f"/{HOSTILE}", f"/model {HOSTILE}", HOSTILE]
 )
-async def test_case_U_04_what_a_person_pastes_names_and_says(world: World, line: str) -> None:
+async def test_case_U_04_pastes_names_and_messages_of_the_user(world: World, line: str) -> None:
     world.script([{"text": "the end"}], [{"text": "another end"}])
     async with Screen(world) as screen:
         await screen.ready()

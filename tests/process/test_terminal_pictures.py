@@ -40,7 +40,7 @@ def sent(server: ChatServer) -> list[tuple[str, list[bytes]]]:
 
 
 @pytest.mark.parametrize("form", ["{path}", "'{path}'", "{escaped}", "file://{quoted}"])
-async def test_a_path_that_is_dropped_becomes_the_picture(world: World, form: str) -> None:
+async def test_a_dropped_path_becomes_an_image(world: World, form: str) -> None:
     path = picture(world, "my [red] shot.png")
     text = str(path)
     dropped = form.format(path=text, escaped=text.replace(" ", "\\ "), quoted=text.replace(" ", "%20"))
@@ -53,7 +53,7 @@ async def test_a_path_that_is_dropped_becomes_the_picture(world: World, form: st
         assert sent(server) == [("[image #1 my (red) shot.png] which colour?", [PNG])]
 
 
-async def test_a_placeholder_of_a_picture_is_deleted_whole_and_with_it_the_picture(world: World) -> None:
+async def test_an_image_placeholder_is_deleted_with_its_image(world: World) -> None:
     path = picture(world)
     async with opened(world, says("nothing")) as (screen, server):
         screen.paste(str(path))
@@ -65,7 +65,7 @@ async def test_a_placeholder_of_a_picture_is_deleted_whole_and_with_it_the_pictu
         assert sent(server) == [("see?", [])]
 
 
-async def test_a_mentioned_picture_goes_with_the_text(world: World) -> None:
+async def test_a_mentioned_image_is_sent_with_the_text(world: World) -> None:
     picture(world)
     async with opened(world, says("red")) as (screen, server):
         screen.send("look at @shot.png please\r")
@@ -74,7 +74,7 @@ async def test_a_mentioned_picture_goes_with_the_text(world: World) -> None:
 
 
 @pytest.mark.parametrize("text", ["{path} and more", "/no/such.png", "{other}"])
-async def test_what_is_no_path_of_a_picture_is_pasted_as_it_is(world: World, text: str) -> None:
+async def test_other_paths_are_pasted_unchanged(world: World, text: str) -> None:
     path, other = picture(world), picture(world, "other.txt", b"a text")
     async with opened(world, size=(200, 24)) as (screen, _):
         text = text.format(path=path, other=other)
@@ -83,7 +83,7 @@ async def test_what_is_no_path_of_a_picture_is_pasted_as_it_is(world: World, tex
         assert "image #1" not in screen.text
 
 
-async def test_a_model_that_takes_no_pictures_is_told_of_by_name(world: World) -> None:
+async def test_a_model_without_images_is_reported_by_name(world: World) -> None:
     path = picture(world)
     environment = program(world, "wl-paste", f"touch {world.home}/spawned")
     world.script([{"text": "an answer"}])
@@ -100,7 +100,7 @@ async def test_a_model_that_takes_no_pictures_is_told_of_by_name(world: World) -
     assert not (world.home / "spawned").exists()
 
 
-async def test_a_picture_is_not_left_out_in_silence_when_another_model_takes_none(world: World) -> None:
+async def test_switching_to_a_model_without_images_is_reported(world: World) -> None:
     path = picture(world)
     script = world.home / "blind.json"
     script.write_text(json.dumps([[{"text": "no"}]]))
@@ -126,7 +126,7 @@ async def test_a_picture_is_not_left_out_in_silence_when_another_model_takes_non
 
 
 @pytest.mark.parametrize("name", ["wl-paste", "xclip", "pngpaste", "osascript"])
-async def test_the_picture_in_the_clipboard_is_put_in_by_a_key(world: World, name: str) -> None:
+async def test_a_key_pastes_the_image_in_the_clipboard(world: World, name: str) -> None:
     data = world.home / "data"
     data.write_bytes(APPLE.encode() if name == "osascript" else PNG)
     environment = program(world, name, f"echo $# >> {world.home}/runs; exec /bin/cat {data}")
@@ -149,7 +149,7 @@ async def test_the_picture_in_the_clipboard_is_put_in_by_a_key(world: World, nam
         ("other", "true", "(wl-paste, xclip or pngpaste): use @FILE"),
     ],
 )
-async def test_a_clipboard_without_a_picture_says_so_in_time(world: World, name: str, body: str, said: str) -> None:
+async def test_a_clipboard_without_an_image_is_reported_in_time(world: World, name: str, body: str, said: str) -> None:
     environment = program(world, name, body)
     async with opened(world, size=(110, 24), env=environment) as (screen, _):
         screen.send("\x16")

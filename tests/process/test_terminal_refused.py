@@ -8,7 +8,7 @@ from doubles.screen import Screen
 from doubles.world import World
 
 
-async def test_what_is_typed_next_takes_the_place_of_a_refused_command(world: World) -> None:
+async def test_typing_replaces_a_rejected_command(world: World) -> None:
     world.script([{"text": "an answer"}])
     async with Screen(world, size=(120, 24)) as screen:
         await screen.ready()
@@ -51,7 +51,7 @@ async def test_a_space_before_the_slash_sends_it_unchanged(world: World) -> None
             assert server.prompts[-1]["messages"][-1]["content"] == " /quit it"
 
 
-async def test_on_a_small_screen_the_help_begins_with_the_keys(world: World) -> None:
+async def test_on_a_small_screen_the_help_starts_with_the_keys(world: World) -> None:
     world.script([{"text": "an answer"}])
     async with Screen(world) as screen:
         await screen.ready()
@@ -62,7 +62,7 @@ async def test_on_a_small_screen_the_help_begins_with_the_keys(world: World) -> 
         await screen.ready()
 
 
-async def test_nothing_that_is_chosen_is_said_to_be_nothing(world: World) -> None:
+async def test_an_empty_selection_is_reported(world: World) -> None:
     world.script([{"text": "an answer"}])
     async with Screen(world) as screen:
         await screen.ready()
@@ -76,7 +76,7 @@ async def test_nothing_that_is_chosen_is_said_to_be_nothing(world: World) -> Non
         await screen.until("Rebased to ")
 
 
-async def test_what_an_aborted_run_did_not_take_stands_in_the_editor_again(world: World) -> None:
+async def test_undelivered_texts_of_an_aborted_run_return_to_the_editor(world: World) -> None:
     held = Reply([chunk({"role": "assistant", "content": "half of it"}), asyncio.Event(), finish("stop"), DONE])
     async with ChatServer([held]) as server:
         world.serve_by(server.root)
@@ -93,7 +93,7 @@ async def test_what_an_aborted_run_did_not_take_stands_in_the_editor_again(world
             await screen.until(lambda seen: [row.strip() for row in seen.editor] == ["steer this", "then that"])
 
 
-async def test_an_empty_start_says_where_it_is_and_a_new_session_stands_apart(world: World) -> None:
+async def test_the_start_shows_the_directory_and_a_new_session_is_separated(world: World) -> None:
     world.script([{"text": "an answer"}])
     async with Screen(world, size=(160, 24)) as screen:
         await screen.ready()
@@ -106,7 +106,7 @@ async def test_an_empty_start_says_where_it_is_and_a_new_session_stands_apart(wo
         assert screen.rows[screen.rows.index("Started a new session") - 1] == ""
 
 
-async def test_the_mention_of_a_name_with_blanks_is_quoted(world: World) -> None:
+async def test_a_mentioned_name_with_blanks_is_quoted(world: World) -> None:
     world.script([{"text": "an answer"}])
     (world.project / "my file.txt").write_text("x")
     async with Screen(world) as screen:

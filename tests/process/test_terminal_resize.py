@@ -47,7 +47,7 @@ def once(whole: str) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("term", ["tmux-256color", "screen", "xterm-256color"])
-async def test_tmux_has_every_block_once_after_resizes_in_mid_stream(world: World, term: str) -> None:
+async def test_tmux_shows_every_block_once_after_resizes_while_streaming(world: World, term: str) -> None:
     gates = [asyncio.Event() for _ in SIZES]
     async with ChatServer([answer(gates)]) as server:
         world.serve_by(server.root)
@@ -68,7 +68,7 @@ async def test_tmux_has_every_block_once_after_resizes_in_mid_stream(world: Worl
             assert await tmux.told("#{alternate_on} #{mouse_any_flag} #{cursor_flag}") == "0 0 1"
 
 
-async def test_tmux_dragged_to_and_fro_loses_nothing_that_was_printed(world: World) -> None:
+async def test_tmux_resized_repeatedly_loses_nothing_printed(world: World) -> None:
     gates = [asyncio.Event() for _ in SIZES]
     async with ChatServer([answer(gates)]) as server:
         world.serve_by(server.root)
@@ -87,7 +87,7 @@ async def test_tmux_dragged_to_and_fro_loses_nothing_that_was_printed(world: Wor
             assert lost == [], "\n".join(whole)
 
 
-async def test_tmux_views_leave_the_screen_as_it_was(world: World) -> None:
+async def test_tmux_views_restore_the_screen(world: World) -> None:
     world.script([{"text": "an answer"}])
     async with Tmux(world) as tmux:
         await tmux.ready()
@@ -118,7 +118,7 @@ async def test_tmux_pastes_ten_thousand_lines(world: World) -> None:
 
 
 @pytest.mark.parametrize("term", ["screen", "screen-256color"])
-async def test_screen_has_every_block_once_after_resizes_in_mid_stream(world: World, term: str) -> None:
+async def test_screen_shows_every_block_once_after_resizes_while_streaming(world: World, term: str) -> None:
     program = shutil.which("screen")
     assert program, "scripts/system.sh installs it"
     settings = world.home / "screenrc"

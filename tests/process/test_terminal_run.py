@@ -30,7 +30,7 @@ def messages(server: ChatServer, prompt: int = -1) -> list[str]:
     return [one["content"] for one in server.prompts[prompt]["messages"] if one["role"] == "user"]
 
 
-async def test_an_answer_is_streamed_and_its_status_told(world: World) -> None:
+async def test_an_answer_is_streamed_with_its_status(world: World) -> None:
     gate = asyncio.Event()
     first = gated("# Title\n\nSome *text* and `code`.\n\n- one\n", gate, "- two\n\nThe end.")
     async with opened(world, first) as (screen, _):
@@ -47,7 +47,7 @@ async def test_an_answer_is_streamed_and_its_status_told(world: World) -> None:
         assert "thinking" not in screen.text
 
 
-async def test_steering_and_what_follows_are_shown_while_they_wait(world: World) -> None:
+async def test_queued_steers_and_follow_ups_are_shown(world: World) -> None:
     gate = asyncio.Event()
     async with opened(world, gated("working", gate), says("second"), says("third")) as (screen, server):
         screen.send("go\r")
@@ -65,7 +65,7 @@ async def test_steering_and_what_follows_are_shown_while_they_wait(world: World)
         assert messages(server) == ["go", "turn left", "then rest"]
 
 
-async def test_escape_ends_a_run_and_hands_back_what_waited(world: World) -> None:
+async def test_escape_ends_a_run_and_returns_queued_texts(world: World) -> None:
     async with opened(world, gated("working", asyncio.Event()), says("afterwards")) as (screen, _):
         screen.send("go\r")
         await screen.until("working")
@@ -99,7 +99,7 @@ async def test_escape_closes_the_menu_first(world: World) -> None:
         (page({"error": {"message": "no such key"}}, 401), "error: "),
     ],
 )
-async def test_case_C_02_a_refusal_is_shown_and_the_editor_lives(world: World, reply: Reply, shown: str) -> None:
+async def test_case_C_02_an_error_is_shown_and_the_editor_works(world: World, reply: Reply, shown: str) -> None:
     async with opened(world, reply, says("better")) as (screen, _):
         screen.send("x\r")
         await screen.until(shown)
@@ -108,7 +108,7 @@ async def test_case_C_02_a_refusal_is_shown_and_the_editor_lives(world: World, r
         await screen.until("better")
 
 
-async def test_a_tool_runs_with_a_live_tail_and_its_change_is_shown(world: World) -> None:
+async def test_a_tool_shows_live_output_and_its_diff(world: World) -> None:
     gate = world.project / "gate"
     command = f"seq 1 30; while [ ! -e {gate} ]; do sleep 0.02; done; echo over"
     edit = {"path": "new.txt", "content": "alpha\nbeta\n"}
@@ -155,7 +155,7 @@ async def test_bytes_per_delta_and_per_key_are_bounded(world: World) -> None:
         assert len(screen.drawn) - before < FRAME_BYTES
 
 
-async def test_case_C_05_a_question_waits_for_the_person_and_shows_what_hides(world: World) -> None:
+async def test_case_C_05_a_question_waits_and_shows_hidden_characters(world: World) -> None:
     call = {"call": {"name": "bash", "arguments": {"command": "echo \u200bran > ran.txt"}}}
     refused = [{"expect": {"contains": "denied"}}, {"text": "as you wish"}]
     world.script([call], refused, permissions={"rules": {"bash": "ask"}})
@@ -170,7 +170,7 @@ async def test_case_C_05_a_question_waits_for_the_person_and_shows_what_hides(wo
         assert not (world.project / "ran.txt").exists()
 
 
-async def test_a_service_elsewhere_is_attached_to(world: World) -> None:
+async def test_the_ui_attaches_to_a_remote_service(world: World) -> None:
     world.script([{"text": "from the service"}])
     socket = world.home / "own" / "s"
     socket.parent.mkdir(mode=0o700)

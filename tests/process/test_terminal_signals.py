@@ -27,7 +27,7 @@ async def test_case_U_03_a_signal(world: World, place: Place, number: signal.Sig
         assert "Traceback" not in screen.text
 
 
-async def test_case_U_03_a_signal_while_it_streams(world: World) -> None:
+async def test_case_U_03_a_signal_while_streaming(world: World) -> None:
     reply = Reply([chunk({"role": "assistant", "content": "a beginning"}), asyncio.Event()])
     async with opened(world, reply) as (screen, _):
         screen.send("go\r")

@@ -80,7 +80,7 @@ def editor_row(screen: Screen) -> int:
 
 
 @pytest.mark.parametrize("size", [(120, 40), (20, 5)])
-async def test_a_terminal_that_cannot_redraw_is_written_to_line_by_line(world: World, size: tuple[int, int]) -> None:
+async def test_a_dumb_terminal_gets_line_by_line_output(world: World, size: tuple[int, int]) -> None:
     world.script([{"text": "an answer"}])
     async with Screen(world, size=size, env={"TERM": "dumb"}) as screen:
         await screen.until(lambda _: any(map(is_editor, screen.rows)))
@@ -90,7 +90,7 @@ async def test_a_terminal_that_cannot_redraw_is_written_to_line_by_line(world: W
 
 
 @pytest.mark.parametrize(("variables", "colours"), [({"NO_COLOR": "1"}, False), ({}, True)])
-async def test_no_color_is_heard(world: World, variables: dict[str, str], *, colours: bool) -> None:
+async def test_no_color_is_respected(world: World, variables: dict[str, str], *, colours: bool) -> None:
     world.script([{"text": "**an answer** `code`"}])
     async with Screen(world, env=variables) as screen:
         await screen.ready()
@@ -101,7 +101,7 @@ async def test_no_color_is_heard(world: World, variables: dict[str, str], *, col
         assert bool(re.search(rb"\x1b\[(?:\d+;)*(?:3|4|9)[0-8]", screen.drawn)) is colours
 
 
-async def test_a_screen_reader_hears_each_thing_once(world: World) -> None:
+async def test_plain_output_prints_each_text_once(world: World) -> None:
     world.script([{"text": "an answer"}])
     async with Screen(world, "--plain") as screen:
         await screen.until(lambda _: any(map(is_editor, screen.rows)))

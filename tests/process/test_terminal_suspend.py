@@ -35,7 +35,7 @@ async def suspended(screen: Screen) -> None:
     assert sum(SIGN in row for row in screen.rows) <= 1
 
 
-async def test_the_terminal_is_the_shells_and_everything_is_back_once(world: World) -> None:
+async def test_suspending_restores_the_terminal_and_resuming_redraws_once(world: World) -> None:
     world.script([{"text": "an answer\n\n- one\n- two"}], [{"text": "the second"}])
     async with in_a_shell(world) as screen:
         screen.send("hi\r")
@@ -62,7 +62,7 @@ async def test_the_terminal_is_the_shells_and_everything_is_back_once(world: Wor
 @pytest.mark.parametrize(
     ("place", "shows"), [*zip(PLACES, ("half a thought", "Enter select", TO_ANSWER, TO_ANSWER), strict=True)]
 )
-async def test_it_stops_wherever_it_stands(world: World, place: Place, shows: str) -> None:
+async def test_suspending_works_in_every_view(world: World, place: Place, shows: str) -> None:
     async with in_a_shell(asking(world)) as screen:
         await place(screen)
         was_alternate = screen.emulator.is_alternate
@@ -72,7 +72,7 @@ async def test_it_stops_wherever_it_stands(world: World, place: Place, shows: st
             await screen.until(lambda _: screen.emulator.is_alternate is was_alternate and shows in screen.text)
 
 
-async def test_a_question_takes_no_key_that_was_typed_for_the_shell(world: World) -> None:
+async def test_keys_typed_for_the_shell_do_not_answer_a_question(world: World) -> None:
     async with in_a_shell(asking(world)) as screen:
         await at_a_question(screen)
         await suspended(screen)
@@ -82,7 +82,7 @@ async def test_a_question_takes_no_key_that_was_typed_for_the_shell(world: World
         await screen.until("Denied by you")
 
 
-async def test_a_run_stands_still_and_goes_on(world: World) -> None:
+async def test_a_run_is_suspended_and_resumed(world: World) -> None:
     gate = asyncio.Event()
     going = Reply(
         [
@@ -107,7 +107,7 @@ async def test_a_run_stands_still_and_goes_on(world: World) -> None:
             assert "\n".join(screen.whole).count("a beginning") == 1
 
 
-async def test_the_window_may_be_another_one_when_it_is_back(world: World) -> None:
+async def test_the_window_size_may_change_while_suspended(world: World) -> None:
     world.script([{"text": "an answer"}])
     async with in_a_shell(world) as screen:
         screen.send("hi\r")
@@ -121,7 +121,7 @@ async def test_the_window_may_be_another_one_when_it_is_back(world: World) -> No
         await screen.until(lambda _: screen.editor == ["typed"] and screen.place == (7, 0))
 
 
-async def test_without_a_shell_it_says_so(world: World) -> None:
+async def test_without_a_shell_suspending_is_refused(world: World) -> None:
     world.script([{"text": "got it"}])
     async with Screen(world) as screen:
         await screen.ready()
@@ -130,7 +130,7 @@ async def test_without_a_shell_it_says_so(world: World) -> None:
         assert screen.editor == ["one"]
 
 
-async def test_in_a_group_that_nobody_continues_it_says_so(world: World) -> None:
+async def test_in_an_orphaned_process_group_suspending_is_refused(world: World) -> None:
     world.script([{"text": "got it"}])
     command = ("sh", "-c", f"{COMMAND}; exit $?")
     async with Screen(world, command=command) as screen:

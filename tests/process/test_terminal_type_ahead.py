@@ -29,7 +29,7 @@ When = Callable[[Screen], Awaitable[None]]
 
 
 @pytest.mark.parametrize("when", WHEN)
-async def test_a_text_stands_in_the_editor(world: World, when: When) -> None:
+async def test_text_typed_early_is_in_the_editor(world: World, when: When) -> None:
     world.script([{"text": "an answer"}])
     async with Screen(world) as screen:
         await when(screen)
@@ -41,7 +41,7 @@ async def test_a_text_stands_in_the_editor(world: World, when: When) -> None:
 
 
 @pytest.mark.parametrize("when", WHEN)
-async def test_enter_sends(world: World, when: When) -> None:
+async def test_enter_typed_early_sends(world: World, when: When) -> None:
     async with ChatServer([says("an answer")]) as server:
         world.serve_by(server.root)
         async with Screen(world) as screen:
@@ -53,7 +53,7 @@ async def test_enter_sends(world: World, when: When) -> None:
 
 
 @pytest.mark.parametrize("when", WHEN)
-async def test_a_command_is_done_and_what_follows_stands_in_the_editor(world: World, when: When) -> None:
+async def test_an_early_command_runs_and_later_text_is_in_the_editor(world: World, when: When) -> None:
     world.script([{"text": "an answer"}])
     async with Screen(world) as screen:
         await when(screen)
@@ -65,7 +65,7 @@ async def test_a_command_is_done_and_what_follows_stands_in_the_editor(world: Wo
 
 
 @pytest.mark.parametrize("when", WHEN)
-async def test_lines_that_came_at_once_are_a_paste_and_not_sent(world: World, when: When) -> None:
+async def test_lines_arriving_at_once_are_a_paste_and_not_sent(world: World, when: When) -> None:
     async with ChatServer([says("an answer")]) as server:
         world.serve_by(server.root)
         async with Screen(world) as screen:
@@ -77,7 +77,7 @@ async def test_lines_that_came_at_once_are_a_paste_and_not_sent(world: World, wh
 
 
 @pytest.mark.parametrize("when", WHEN)
-async def test_ctrl_d_leaves(world: World, when: When) -> None:
+async def test_ctrl_d_typed_early_quits(world: World, when: When) -> None:
     world.script([{"text": "an answer"}])
     async with Screen(world) as screen:
         await when(screen)
@@ -86,7 +86,7 @@ async def test_ctrl_d_leaves(world: World, when: When) -> None:
 
 
 @pytest.mark.parametrize("when", WHEN)
-async def test_ctrl_c_ends_it(world: World, when: When) -> None:
+async def test_ctrl_c_typed_early_quits(world: World, when: When) -> None:
     world.script([{"text": "an answer"}])
     async with Screen(world) as screen:
         await when_it_takes_keys(screen)
@@ -96,7 +96,7 @@ async def test_ctrl_c_ends_it(world: World, when: When) -> None:
 
 
 @pytest.mark.parametrize("when", WHEN)
-async def test_the_first_choice_is_not_made_by_what_was_typed(world: World, when: When) -> None:
+async def test_early_input_does_not_answer_the_first_start(world: World, when: When) -> None:
     async with Screen(world, size=(100, 30)) as screen:
         await when(screen)
         screen.send("hi\r")
@@ -106,7 +106,7 @@ async def test_the_first_choice_is_not_made_by_what_was_typed(world: World, when
         assert not (world.home / ".yarrow" / "config.json").exists()
 
 
-async def test_a_question_is_not_answered_by_what_was_typed(world: World) -> None:
+async def test_early_input_does_not_answer_a_question(world: World) -> None:
     call = {"call": {"name": "bash", "arguments": {"command": "touch made"}}}
     world.script([call], [{"text": "ok"}], permissions={"rules": {"bash": "ask"}})
     world.home.chmod(0o700)
@@ -128,7 +128,7 @@ async def test_a_question_is_not_answered_by_what_was_typed(world: World) -> Non
         assert not (world.project / "made").exists()
 
 
-async def test_what_is_typed_between_two_views_is_what_was_pressed(world: World) -> None:
+async def test_keys_typed_between_two_views_are_preserved(world: World) -> None:
     world.script([{"text": "an answer"}])
     async with Screen(world) as screen:
         await screen.ready()

@@ -43,7 +43,7 @@ async def test_case_U_01_a_long_paste(world: World, paste: str, *, marked: bool)
         assert len(server.prompts) == 1
 
 
-async def test_a_placeholder_is_deleted_whole_and_short_pastes_stay(world: World) -> None:
+async def test_a_placeholder_is_deleted_at_once_and_short_pastes_stay_text(world: World) -> None:
     world.script([{"text": "ok"}])
     async with Screen(world) as screen:
         await screen.ready()
@@ -96,7 +96,7 @@ CLUSTERS = {
 
 @pytest.mark.parametrize("columns", [80, 20])
 @pytest.mark.parametrize("kind", CLUSTERS)
-async def test_case_U_02_the_cursor_stands_behind_each_character(world: World, kind: str, columns: int) -> None:
+async def test_case_U_02_the_cursor_follows_each_character(world: World, kind: str, columns: int) -> None:
     text = CLUSTERS[kind]
     world.script([{"text": text}])
     async with Screen(world, size=(columns, 24)) as screen:
@@ -117,7 +117,7 @@ async def test_case_U_02_the_cursor_stands_behind_each_character(world: World, k
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3])
-async def test_case_U_02_no_crash_in_a_sliver(world: World, columns: int) -> None:
+async def test_case_U_02_no_crash_in_a_tiny_window(world: World, columns: int) -> None:
     world.script([{"text": f"{WIDE} **bold**\n\n- a\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"}])
     async with Screen(world, size=(columns, 6)) as screen:
         await screen.until(lambda _: screen.emulator.marks_pastes)
@@ -188,7 +188,7 @@ async def test_completion_of_commands_files_and_words_after_a_command(world: Wor
         await screen.until("/thinking high")
 
 
-async def test_the_persons_own_editor(world: World) -> None:
+async def test_the_users_external_editor(world: World) -> None:
     world.script([{"text": "ok"}])
     program = world.home / "my editor"
     program.write_text('#!/bin/sh\nprintf " and more\\nlines" >> "$1"\n')
@@ -202,7 +202,7 @@ async def test_the_persons_own_editor(world: World) -> None:
         assert said(world) == ["begun\n and more\nlines"] or said(world) == ["begun and more\nlines"]
 
 
-async def test_an_editor_that_cannot_be_run_says_so(world: World) -> None:
+async def test_an_external_editor_that_cannot_run_is_reported(world: World) -> None:
     world.script([{"text": "ok"}])
     async with Screen(world, env={"VISUAL": "/no/such/editor"}) as screen:
         await screen.ready()
@@ -211,7 +211,7 @@ async def test_an_editor_that_cannot_be_run_says_so(world: World) -> None:
         assert screen.editor == ["kept"]
 
 
-async def test_ctrl_z_writes_nothing_into_the_text(world: World) -> None:
+async def test_ctrl_z_inserts_nothing(world: World) -> None:
     world.script([{"text": "got it"}])
     async with Screen(world) as screen:
         await screen.ready()
@@ -256,7 +256,7 @@ STRAYS = (
         (in_a_question, "x", f"{SIGN}x"),
     ],
 )
-async def test_what_is_no_key_does_nothing(world: World, place: Place, keys: str, shows: str) -> None:
+async def test_unknown_key_sequences_do_nothing(world: World, place: Place, keys: str, shows: str) -> None:
     async with Screen(asking(world)) as screen:
         await screen.ready()
         await place(screen)

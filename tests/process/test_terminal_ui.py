@@ -23,7 +23,7 @@ def bash(command: str) -> dict[str, object]:
     return {"call": {"name": "bash", "arguments": {"command": command}}}
 
 
-async def test_a_prompt_is_answered_and_the_way_back_is_told(world: World) -> None:
+async def test_a_prompt_is_answered_and_the_resume_command_is_shown(world: World) -> None:
     world.script([{"text": "# Plan\n\nHello **there**."}], [{"text": "again"}])
     async with Screen(world) as screen:
         await screen.ready()
@@ -62,7 +62,7 @@ async def test_a_question_is_asked_and_answered(world: World) -> None:
         assert (world.project / "made").read_text() == "42\n"
 
 
-async def test_what_was_allowed_is_listed_and_asked_about_again_once_revoked(world: World) -> None:
+async def test_allowed_calls_are_listed_and_asked_about_again_once_revoked(world: World) -> None:
     one, two = bash("echo one"), bash("echo two")
     world.script([one, two], [{"text": "first"}], [one, two], [{"text": "second"}], **ASKED)
     async with Screen(world, size=(110, 50)) as screen:
@@ -123,7 +123,7 @@ async def test_escape_aborts(world: World) -> None:
         await screen.until("ready")
 
 
-async def test_commands_by_hand(world: World) -> None:
+async def test_shell_commands_of_the_user(world: World) -> None:
     world.script([{"text": "I see"}], **UNASKED)
     async with Screen(world) as screen:
         await screen.ready()
@@ -142,7 +142,7 @@ async def test_commands_by_hand(world: World) -> None:
     assert not any("3-silent" in text for text in texts)
 
 
-async def test_the_commands_of_the_terminal(world: World) -> None:
+async def test_slash_commands_of_the_terminal_ui(world: World) -> None:
     world.script([{"text": "an answer"}], **UNASKED)
     async with Screen(world, size=(100, 80)) as screen:
         await screen.ready()
@@ -178,7 +178,7 @@ async def test_the_commands_of_the_terminal(world: World) -> None:
     assert (world.project / "out.jsonl").exists()
 
 
-async def test_the_keys_of_the_terminal(world: World) -> None:
+async def test_keys_of_the_terminal_ui(world: World) -> None:
     output = "\\n".join(f"line {number}" for number in range(30))
     world.script([{"thinking": "hm\nmore"}, bash(f"printf '{output}'")], [{"text": "done"}], thinking="high", **UNASKED)
     async with Screen(world, size=(100, 60)) as screen:
@@ -220,7 +220,7 @@ async def test_the_keys_of_the_terminal(world: World) -> None:
         assert screen.left_behind() == []
 
 
-async def test_an_own_editor_and_a_long_paste(world: World) -> None:
+async def test_an_external_editor_and_a_long_paste(world: World) -> None:
     world.script([{"text": "read it"}], **UNASKED)
     script = world.home / "editor"
     script.write_text("#!/bin/sh\necho ' from outside' >> \"$1\"\n")
@@ -238,7 +238,7 @@ async def test_an_own_editor_and_a_long_paste(world: World) -> None:
     assert prompt.text.endswith("row 9999 from outside")
 
 
-async def test_a_first_start_asks_for_a_backend_and_doubts_each_answer_when_it_is_given(world: World) -> None:
+async def test_the_first_start_asks_for_a_backend_and_validates_answers(world: World) -> None:
     env = {"XDG_DATA_HOME": str(world.home / "data")}
     async with ChatServer([]) as server, Screen(world, size=(120, 30), env=env) as screen:
         await screen.until("Welcome to Yarrow. No model is set up yet.")
@@ -266,7 +266,7 @@ async def test_a_first_start_asks_for_a_backend_and_doubts_each_answer_when_it_i
     }
 
 
-async def test_a_first_choice_that_does_not_work_is_not_written_down_unless_the_person_says_so(world: World) -> None:
+async def test_a_failing_first_choice_is_saved_only_if_confirmed(world: World) -> None:
     file = world.home / ".yarrow/config.json"
     async with Screen(world, size=(120, 30), env={"OLLAMA_HOST": "127.0.0.1:9"}) as screen:
         await screen.until("Welcome to Yarrow. No model is set up yet.")
@@ -283,7 +283,7 @@ async def test_a_first_choice_that_does_not_work_is_not_written_down_unless_the_
     assert json.loads(file.read_text()) == {"provider": "anthropic"}
 
 
-async def test_a_first_start_that_is_left_says_the_ways(world: World) -> None:
+async def test_leaving_the_first_start_lists_the_options(world: World) -> None:
     async with Screen(world, size=(120, 30)) as screen:
         await screen.until("Welcome to Yarrow. No model is set up yet.")
         screen.send("\x1b")
@@ -293,7 +293,7 @@ async def test_a_first_start_that_is_left_says_the_ways(world: World) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--plain"], []])
-async def test_a_conversation_line_by_line_never_moves_the_cursor(world: World, arguments: list[str]) -> None:
+async def test_a_line_conversation_never_moves_the_cursor(world: World, arguments: list[str]) -> None:
     world.script([{"text": "hello"}, bash("true")], [{"text": "ok"}], [{"text": "two lines"}], **ASKED)
     term = {} if arguments else {"TERM": "dumb"}
     async with Screen(world, *arguments, env=term) as screen:
@@ -320,7 +320,7 @@ async def test_a_conversation_line_by_line_never_moves_the_cursor(world: World, 
     assert b"\x1b" not in screen.drawn
 
 
-async def test_what_a_model_writes_steers_nothing(world: World) -> None:
+async def test_text_of_a_model_is_sanitized(world: World) -> None:
     hostile = "a\x1b]52;c;cm0=\x07b\x1b[2Jc\x1b[6nd\x1bce"
     world.script([{"text": hostile}, bash("printf '\\033]0;title\\007\\033[2J\\033c'")], [{"text": "end"}], **UNASKED)
     async with Screen(world) as screen:

@@ -53,7 +53,7 @@ def name_of(line: str) -> str:
     return line.removeprefix("/").partition(" ")[0]
 
 
-def test_every_command_is_here_and_is_marked_as_it_is() -> None:
+def test_every_command_is_tested_and_marked_correctly() -> None:
     marks = {
         **{name: one.is_idle_only for name, one in CHAT_COMMANDS.items()},
         **{name: one.is_idle_only for name, one in TUI_COMMANDS.items()},
@@ -85,7 +85,7 @@ async def running(world: World) -> AsyncIterator[tuple[Screen, str]]:
 
 
 @pytest.mark.parametrize("line", WORK)
-async def test_what_works_while_the_agent_runs(world: World, line: str) -> None:
+async def test_commands_that_work_while_the_agent_runs(world: World, line: str) -> None:
     async with running(world) as (screen, other):
         filled = line.format(other=other, file=world.session_files()[0])
         screen.send(f"{filled}\r")
@@ -95,7 +95,7 @@ async def test_what_works_while_the_agent_runs(world: World, line: str) -> None:
 
 
 @pytest.mark.parametrize("line", REFUSED)
-async def test_what_is_refused_while_the_agent_runs_stays_in_the_editor(world: World, line: str) -> None:
+async def test_commands_rejected_while_the_agent_runs_stay_in_the_editor(world: World, line: str) -> None:
     async with running(world) as (screen, _other):
         screen.send(f"{line}\r")
         await screen.until(lambda _: re.search(r"error: .*is running", screen.text))
@@ -106,7 +106,7 @@ async def test_what_is_refused_while_the_agent_runs_stays_in_the_editor(world: W
 
 @pytest.mark.parametrize("line", WAIT)
 @pytest.mark.parametrize(("key", "shown"), [("\r", "1 queued (1 now)"), ("\x1b\r", "1 queued (1 after this run)")])
-async def test_what_waits_while_the_agent_runs_is_counted(world: World, line: str, key: str, shown: str) -> None:
+async def test_texts_queued_while_the_agent_runs_are_counted(world: World, line: str, key: str, shown: str) -> None:
     async with running(world) as (screen, _other):
         screen.send(f"{line}{key}")
         await screen.until(shown)
@@ -114,14 +114,14 @@ async def test_what_waits_while_the_agent_runs_is_counted(world: World, line: st
 
 
 @pytest.mark.parametrize("line", LEAVES)
-async def test_leaving_while_the_agent_runs(world: World, line: str) -> None:
+async def test_quitting_while_the_agent_runs(world: World, line: str) -> None:
     async with running(world) as (screen, _other):
         screen.send(f"{line}\r")
         assert await screen.ended() == 0
         assert "Run interrupted" in screen.text
 
 
-async def test_a_key_that_is_refused_leaves_nothing_in_the_editor(world: World) -> None:
+async def test_a_rejected_key_leaves_nothing_in_the_editor(world: World) -> None:
     async with running(world) as (screen, _other):
         for key in ("\x1b[Z", "\x10"):
             screen.send(key)
@@ -129,7 +129,7 @@ async def test_a_key_that_is_refused_leaves_nothing_in_the_editor(world: World) 
             assert screen.editor in ([""], [])
 
 
-async def test_a_text_while_a_command_of_the_persons_goes_on_stays_in_the_editor(world: World) -> None:
+async def test_a_text_during_a_users_command_stays_in_the_editor(world: World) -> None:
     world.script([{"text": "an answer"}], sandbox="off")
     async with Screen(world) as screen:
         await screen.ready()
@@ -148,7 +148,7 @@ async def test_a_text_while_a_command_of_the_persons_goes_on_stays_in_the_editor
 @pytest.mark.parametrize(
     ("keys", "aborts"), [("\x1bx", False), ("\x1b\x1b", True), ("\x1b\x1b[A", True), ("\x1b\n", True)]
 )
-async def test_a_letter_with_alt_aborts_nothing(world: World, keys: str, *, aborts: bool) -> None:
+async def test_alt_with_a_letter_does_not_abort(world: World, keys: str, *, aborts: bool) -> None:
     async with running(world) as (screen, _other):
         screen.send(keys)
         if aborts:

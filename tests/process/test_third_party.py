@@ -119,7 +119,7 @@ async def test_a_text_a_call_and_its_result(aimock: str, kind: ProviderType) -> 
 
 
 @pytest.mark.parametrize("kind", ["openai", "messages", "gemini"])
-async def test_thinking_is_told_from_text(aimock: str, kind: ProviderType) -> None:
+async def test_thinking_is_separate_from_text(aimock: str, kind: ProviderType) -> None:
     """In Ollama's format the server thinks under a name that Ollama does not use, so that nobody hears it."""
     async with provider_of(kind, aimock) as provider:
         events = await ask(provider, user("Six times seven?"), thinking=ThinkingLevel.MEDIUM)
@@ -129,7 +129,7 @@ async def test_thinking_is_told_from_text(aimock: str, kind: ProviderType) -> No
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-async def test_a_refusal_is_understood(aimock: str, kind: ProviderType) -> None:
+async def test_an_error_response_is_understood(aimock: str, kind: ProviderType) -> None:
     async with provider_of(kind, aimock) as provider:
         error = await fails(provider)
     assert (error.code, error.retryable, error.status) == (Code.OVERLOADED, True, 503)
@@ -162,7 +162,7 @@ async def findings(faults: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", BASES)
-async def test_a_rate_limit_says_how_long_to_wait(faults: str, kind: ProviderType) -> None:
+async def test_a_rate_limit_has_a_retry_delay(faults: str, kind: ProviderType) -> None:
     # Not for the question what the model can do, which some adapters ask first.
     await order(faults, {"type": "fail", "status": 429, "retry_after": 7, "match": {"stream": True}})
     async with provider_of(kind, faults + BASES[kind]) as provider:
@@ -179,7 +179,7 @@ async def test_a_rate_limit_says_how_long_to_wait(faults: str, kind: ProviderTyp
         ("malformed", Code.MALFORMED_RESPONSE),
     ],
 )
-async def test_a_broken_stream_is_no_answer(faults: str, kind: ProviderType, fault: str, code: Code) -> None:
+async def test_a_broken_stream_is_not_an_answer(faults: str, kind: ProviderType, fault: str, code: Code) -> None:
     await order(faults, {"type": "stream_fault", "kind": fault, "after_chunks": 2})
     async with provider_of(kind, faults + BASES[kind]) as provider:
         error = await fails(provider)
@@ -209,7 +209,7 @@ FAULTS: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_an_agent_has_a_clean_record(faults: str, world: World, fault: str) -> None:
+async def test_an_agent_completes_without_errors(faults: str, world: World, fault: str) -> None:
     """The server calls a tool that is on offer, answers with text when its result came, and judges what we did.
 
     Of a malformed chunk it cannot judge: it does not take the next request for another try of the same call.
@@ -226,7 +226,7 @@ async def test_an_agent_has_a_clean_record(faults: str, world: World, fault: str
     assert await findings(faults) == []
 
 
-async def test_an_agent_does_not_try_again_what_cannot_succeed(faults: str, world: World) -> None:
+async def test_an_agent_does_not_retry_permanent_errors(faults: str, world: World) -> None:
     await order(faults, {"type": "fail", "status": 401, "times": None})
     world.serve_by(faults, retry={"baseDelay": 0.05})
     ended = await world.run("--json", "ls")

@@ -73,7 +73,7 @@ def calls(directory: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("where", ["session", "machine", "both", "neither"])
-async def test_case_rb_09_a_path_below_tmp_is_the_sessions_own_where_it_exists(tmp: Tmp, where: Where) -> None:
+async def test_case_rb_09_an_existing_path_below_tmp_is_the_sessions(tmp: Tmp, where: Where) -> None:
     if where in ("machine", "both"):
         put_on_machine(tmp.machine)
     making = put(tmp.machine, SESSION) if where in ("session", "both") else "true"
@@ -97,7 +97,7 @@ async def test_case_rb_09_a_path_below_tmp_is_the_sessions_own_where_it_exists(t
     assert left == ({f"{MACHINE}\n"} if where in ("machine", "both") else set())
 
 
-async def test_case_rb_09_the_machines_file_is_read_and_changed_where_a_rule_allows_it(tmp: Tmp) -> None:
+async def test_case_rb_09_a_rule_allows_access_to_the_machines_tmp(tmp: Tmp) -> None:
     put_on_machine(tmp.machine)
     rules = {f"{name}({tmp.machine}/*)": "auto" for name in TOOLS}
     read, grep, ls, find, edit, write = await tmp.play(*calls(tmp.machine), permissions={"rules": rules})
@@ -122,7 +122,7 @@ async def test_without_a_sandbox_there_is_one_tmp(tmp: Tmp) -> None:
     assert all(text.startswith(ASKED) for text in asked)
 
 
-async def test_case_rb_09_an_image_that_a_command_made_is_read(tmp: Tmp) -> None:
+async def test_case_rb_09_an_image_created_by_a_command_is_read(tmp: Tmp) -> None:
     making = f"mkdir -p {tmp.machine} && echo {PIXEL} | base64 -d > {tmp.machine}/p.png"
     _, read = await tmp.play(making, ("read", {"path": f"{tmp.machine}/p.png"}))
     assert read == "[image/png, 70 bytes]"
@@ -135,7 +135,7 @@ async def test_a_file_is_written_before_the_first_command(tmp: Tmp) -> None:
     assert not list(tmp.machine.iterdir())
 
 
-async def test_a_dry_run_says_that_a_file_would_be_made(tmp: Tmp) -> None:
+async def test_a_dry_run_reports_that_a_file_would_be_created(tmp: Tmp) -> None:
     path = f"{tmp.machine}/new"
     tmp.world.script([{"call": {"name": "write", "arguments": {"path": path, "content": "x"}}}], [{"text": "done"}])
     ended = await tmp.world.run("-p", "--json", "--dry-run", "hi")
@@ -185,9 +185,7 @@ LINKS = {
 
 @pytest.mark.parametrize("kind", LINKS)
 @pytest.mark.parametrize("permissions", [{}, {"rules": {"*": "auto"}}], ids=["asked", "auto"])
-async def test_a_symlink_in_the_sessions_tmp_leads_file_tools_nowhere_else(
-    tmp: Tmp, kind: str, permissions: dict[str, Any]
-) -> None:
+async def test_a_symlink_in_the_sessions_tmp_does_not_escape(tmp: Tmp, kind: str, permissions: dict[str, Any]) -> None:
     world, link = tmp.world, f"{tmp.machine}/link"
     for name, text in {".ssh/id": "secret-key", "papers.txt": "stolen"}.items():
         (world.home / name).parent.mkdir(exist_ok=True)
@@ -275,7 +273,7 @@ async def test_the_owner_of_the_workspace_shares_the_sessions_tmp(tmp: Tmp) -> N
 
 
 @pytest.mark.parametrize("allowed", ["session", "machine"])
-async def test_what_is_always_allowed_in_one_tmp_is_asked_about_in_the_other(tmp: Tmp, allowed: str) -> None:
+async def test_a_call_allowed_in_one_tmp_is_asked_about_in_the_other(tmp: Tmp, allowed: str) -> None:
     (tmp.machine / "theirs").write_text(MACHINE)
     subject = f"session:{tmp.machine}" if allowed == "session" else str(tmp.machine)
     always = [{"tool": "read", "subject": subject, "cwd": str(tmp.world.project)}]

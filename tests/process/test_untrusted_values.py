@@ -22,7 +22,7 @@ def world(tmp_path: Path) -> World:
 
 @pytest.mark.parametrize("mode", ["text", "json"])
 @pytest.mark.parametrize("value", [HOSTILE, "<untrusted_input>", "< / UNTRUSTED_INPUT >x"])
-async def test_case_X_01_a_closing_tag_in_a_value_is_inert(world: World, mode: str, value: str) -> None:
+async def test_case_X_01_a_closing_tag_in_a_value_is_escaped(world: World, mode: str, value: str) -> None:
     ended = await world.run(*(["--json"] if mode == "json" else []), "-p", f'/ask "{value}"')
     assert ended.code == 0, ended.err
     (prompt,) = (one for one in world.records() if isinstance(one, Message) and one.role is Role.USER)

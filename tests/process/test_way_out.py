@@ -172,7 +172,7 @@ def calls(*commands: str) -> list[list[dict[str, Any]]]:
     return [*turns, [{"text": "done"}]]
 
 
-async def test_work_that_the_sandbox_stops_takes_one_yes(place: Place, daemons: None) -> None:
+async def test_work_stopped_by_the_sandbox_needs_one_yes(place: Place, daemons: None) -> None:
     place.world.script(*calls(*(work.command for work in WORK.values())))
     place.own()
     process = await asyncio.create_subprocess_exec(
@@ -243,7 +243,7 @@ async def test_a_run_without_a_client_that_answers_denies_it_and_exits_5(world: 
 
 
 @pytest.mark.parametrize(("flags", "said"), [(["--sandbox", "strict"], "strict"), (["--dry-run"], "dry run")])
-async def test_where_it_is_refused_nobody_is_asked(world: World, flags: list[str], said: str) -> None:
+async def test_where_it_is_denied_no_question_is_asked(world: World, flags: list[str], said: str) -> None:
     world.script(bash(OUTSIDE), [{"text": "done"}])
     ended = await world.run("--json", "--permissions", "auto", *flags, "go")
     assert ended.code == 0
@@ -251,7 +251,7 @@ async def test_where_it_is_refused_nobody_is_asked(world: World, flags: list[str
     assert any(said in line["toolOutput"]["text"] for line in ended.lines if "toolOutput" in line)
 
 
-async def test_one_key_asks_for_the_command_outside_and_the_question_shows_it(world: World) -> None:
+async def test_alt_o_requests_the_command_outside_and_the_question_shows_it(world: World) -> None:
     beyond = world.project.parent / "beyond"
     await asyncio.to_thread(subprocess.run, ["git", "init", "-q", str(world.project)], check=True)
     command = {"command": f"echo made >{GUARDED}/x"}
@@ -279,7 +279,7 @@ async def test_one_key_asks_for_the_command_outside_and_the_question_shows_it(wo
         await screen.until("outside the sandbox: echo made")
 
 
-async def test_a_command_of_the_users_own_is_offered_outside(world: World) -> None:
+async def test_the_users_own_command_is_offered_outside(world: World) -> None:
     await asyncio.to_thread(subprocess.run, ["git", "init", "-q", str(world.project)], check=True)
     world.script([{"text": "ok"}])
     async with Screen(world, size=(100, 40)) as screen:
