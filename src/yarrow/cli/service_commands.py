@@ -165,7 +165,8 @@ async def _run_prompt(context: CliContext, request: pb.PromptRequest, *, notices
         for notice in notices:
             output.err.write(f"yarrow: {sanitize(notice)}\n")
         if request.text.startswith(("/", "!")):
-            from yarrow.cli.sessions_command import is_command, reject_unknown_command, run_slash_command
+            from yarrow.cli.sessions_command import reject_unknown_command, run_slash_command
+            from yarrow.client.slash_commands import is_command
 
             if is_command(request.text):
                 return await run_slash_command(context, stub, request, output=output)

@@ -14,11 +14,9 @@ from yarrow.client.session_setup import SessionInfo, find_newest_session, find_s
 from yarrow.client.sessions_command import run_sessions_command
 from yarrow.client.shell_escape import BANG
 from yarrow.client.slash_command import CommandContext, CommandError, CommandFailedError
-from yarrow.client.slash_commands import COMMAND_NAME, COMMANDS, find_nearest, is_command, run_line
+from yarrow.client.slash_commands import COMMAND_NAME, COMMANDS, find_nearest, run_line
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
-
-__all__ = ["is_command", "reject_unknown_command", "run_export", "run_sessions", "run_slash_command"]
 
 SESSIONLESS_COMMANDS = ("tree", "import", "resume")
 """Slash commands that are not about a particular session."""
