@@ -16,6 +16,8 @@ class Vendor(NamedTuple):
     """Further variables that may hold the key."""
     key_headers: tuple[str, ...] = ("authorization",)
     """Headers that carry a key, in lower case; a configured one replaces the key."""
+    telemetry_name: str = ""
+    """Name in the conventions of OpenTelemetry; if empty, the provider's id."""
     rank: int = 9
     """Order in which keys are looked for, the lowest first."""
 
@@ -72,10 +74,11 @@ ADAPTERS: dict[str, Adapter] = {
             "GEMINI_API_KEY",
             ("GOOGLE_API_KEY",),
             key_headers=("x-goog-api-key",),
+            telemetry_name="gcp.gemini",
             rank=3,
         ),
     ),
-    "local": Adapter("yarrow.provider.local.provider", is_server=False),
+    "local": Adapter("yarrow.provider.local.adapter", is_server=False),
     "scripted": Adapter("yarrow.provider.scripted", has_slashes=False, is_server=False, is_detectable=False),
 }
 """Adapters by type; modules are named as text because configuration must not import providers."""

@@ -8,6 +8,7 @@ import msgspec
 from opentelemetry.metrics import Meter
 from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 
+from yarrow.config.adapters import VENDORS, get_provider_id
 from yarrow.errors import Failure
 from yarrow.event import events as ev
 from yarrow.message import Usage
@@ -45,8 +46,8 @@ MAX_REMEMBERED_CALLS = 256
 """Maximum tool calls tracked per session at one time; the oldest is then not measured."""
 PLAIN_NAME_PATTERN = r"[\w.:-]{1,128}"
 """Valid form of a tool name or call id."""
-PROVIDER_NAMES = {"gemini": "gcp.gemini"}
-"""Provider ids that have another name in the conventions."""
+PROVIDER_NAMES = {get_provider_id(kind): vendor.telemetry_name for kind, vendor in VENDORS.items()}
+"""Names of vendors in the conventions, by provider id; empty if it is the id."""
 V = TypeVar("V")
 
 
@@ -222,7 +223,7 @@ class SpanRecorder:
         provider, model = self._model()
         return {
             "gen_ai.operation.name": operation,
-            "gen_ai.provider.name": PROVIDER_NAMES.get(provider, provider),
+            "gen_ai.provider.name": PROVIDER_NAMES.get(provider) or provider,
             "gen_ai.request.model": model,
             "gen_ai.conversation.id": self._session_id,
         }

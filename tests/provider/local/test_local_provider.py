@@ -12,7 +12,7 @@ from yarrow.message import Message, Role, StopReason, Text
 from yarrow.provider.base import CompletionRequest, ModelEntry, Provider, ProviderEvent, StopPiece, TextPiece
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.llamacpp.adapter import LlamaCppProvider
-from yarrow.provider.local.provider import LocalProvider
+from yarrow.provider.local.adapter import LocalProvider
 
 KEY = "of-this-server"
 REQUEST = CompletionRequest(model="m", messages=(Message(id="u", role=Role.USER, content=(Text("hi"),), timestamp=""),))

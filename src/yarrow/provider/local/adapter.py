@@ -1,4 +1,4 @@
-"""Provider for the model that runs within Yarrow."""
+"""Adapter for the model that runs within Yarrow."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
