@@ -1,4 +1,4 @@
-"""What a call of the real tools reaches: inside the workspace, outside it with a person's yes, and never further."""
+"""Reach of the real tools: inside the workspace, outside it with the user's permission, and never further."""
 
 import json
 from pathlib import Path

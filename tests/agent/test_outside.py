@@ -28,7 +28,7 @@ AUTO, ASK, DENY, PLAN = PermissionMode
 
 
 class Recorder:
-    """Stands in for `bash`: says where it would have run."""
+    """A stand-in for `bash` that reports where it would have run."""
 
     name = "bash"
     read_only = False

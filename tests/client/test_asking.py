@@ -21,11 +21,11 @@ from yarrow.tool.command_output import OUTSIDE_HINT
 from yarrow.v1 import agent_pb2 as pb
 
 WAIT = "..."
-"""Typed by nobody: the person thinks."""
+"""Types nothing, like a user who is thinking."""
 
 
 class Person:
-    """Types what it was told to, and keeps what it was shown."""
+    """Types given answers, and records what it is shown."""
 
     def __init__(self, *lines: str | TypedAnswer, keeps: bool = False) -> None:
         self.lines = list(lines)

@@ -171,7 +171,7 @@ def test_a_line_equals_the_protobuf_librarys_json(kind: str, data: st.DataObject
     encoder = EventEncoder()
     expected = json.loads(json_format.MessageToJson(made))
     assert json.loads(encoder.encode(made, kind)) == expected
-    # What repeats is remembered, and must be remembered right.
+    # Repeated values are cached, and must be cached correctly.
     assert json.loads(encoder.encode(made, kind)) == expected
     assert list(json.loads(encoder.encode(made, kind))) == list(expected)
 

@@ -1,4 +1,4 @@
-"""Plain mode through a real channel: what a person reads and what a file gets."""
+"""Plain mode through a real channel: output on a terminal and in a file."""
 
 import asyncio
 from collections.abc import Sequence
@@ -239,7 +239,7 @@ STEERING = [
 
 @pytest.mark.parametrize("sequence", STEERING)
 async def test_case_U_04_output_cannot_control_the_terminal(sequence: str) -> None:
-    """Neither in the answer, whole or cut in two, nor in what tools are told and say, nor in notices and errors."""
+    """Not in the answer, complete or split, nor in arguments, results, notices and errors."""
     out, err = Tape(is_terminal=True), Tape(is_terminal=True)
     halves = (sequence[:1], sequence[1:])
     calls = [call("c1", "bash", pb_json(f"printf {sequence}")), call("c2", f"na{sequence}me", "{}", invalid=sequence)]
@@ -482,7 +482,7 @@ async def test_a_full_output_is_waited_for() -> None:
         await out.until(lambda: out.drains > 0)
         for _ in range(100):
             await asyncio.sleep(0)
-        # What the client does not take stays with the service.
+        # Events that the client does not read stay with the service.
         assert service.played < 1000
         assert out.drains == 1
         out.room.set()

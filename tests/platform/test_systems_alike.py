@@ -25,13 +25,13 @@ CLASSES = {node.name: node for tree in TREES for node in tree.body if isinstance
 
 
 def bodies(name: str) -> list[ast.stmt]:
-    """What a system defines, after what it inherits; without the contract, which defines nothing."""
+    """Names that a system defines besides those it inherits, without the contract."""
     above = [found for base in CLASSES[name].bases if (found := ast.unparse(base)) in CLASSES.keys() - {"Platform"}]
     return [*(node for one in above for node in bodies(one)), *CLASSES[name].body]
 
 
 def functions(name: str) -> dict[str, str]:
-    """What a system can do, by name, with the arguments."""
+    """Operations of a system, by name, with the arguments."""
     nodes = [node for node in bodies(name) if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
     return {node.name: ast.unparse(node.args).replace("'", "") for node in nodes}
 

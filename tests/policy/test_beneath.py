@@ -1,4 +1,4 @@
-"""What is opened lies below its root, also while somebody turns a directory into a link and back, all the time."""
+"""Opened paths lie below their root even while another process swaps a directory and a symlink."""
 
 import errno
 import os
@@ -46,7 +46,7 @@ def flipping(root: Path) -> Generator[None]:
         while True:
             try:
                 act()
-            except OSError:  # whoever writes made the directory that was missing
+            except OSError:  # a concurrent writer created the missing directory
                 shutil.rmtree(place, ignore_errors=True)
             else:
                 return
@@ -167,7 +167,7 @@ def test_writing_never_escapes_while_a_symlink_is_swapped(root: Path, way: str) 
 
 
 def test_a_naive_open_does_escape(root: Path) -> None:
-    """What the others are for: without them the same race reads outside. It ends when that was seen."""
+    """Shows that the race is real: without the guard it reads outside. It ends when that was observed."""
     workspace = Workspace.make(root / "ws")
     with flipping(root):
         for _ in range(200_000):

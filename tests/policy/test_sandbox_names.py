@@ -1,4 +1,4 @@
-"""What a sandbox must know of a workspace is found each time, though most of it is not looked at twice."""
+"""A scan of the workspace finds all relevant names each time, although most directories are cached."""
 
 import os
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from yarrow.policy.sandbox.protected_paths import scan
 
 @pytest.fixture(autouse=True)
 def reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The directories that were read, where whatever changed is settled; but not by whoever makes `tmp_path`."""
+    """Directories that were read, once all changes have settled; `tmp_path` itself is excluded."""
     read: list[str] = []
     scandir = os.scandir
 

@@ -1,4 +1,4 @@
-"""What the next start of Yarrow executes is not changed, by commands nor by file tools."""
+"""Files that the next start of Yarrow executes are protected from commands and file tools."""
 
 import os
 from collections.abc import Callable

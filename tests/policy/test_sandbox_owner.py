@@ -21,7 +21,7 @@ pytestmark = [
 
 
 def given(place: Corner) -> Corner:
-    """Return the corner with a workspace that belongs to somebody else, and a home that is root's alone."""
+    """Return the corner with a workspace of another owner, and a home of root."""
     for path in (place.workspace, *place.workspace.rglob("*")):
         os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
     place.home.chmod(0o700)

@@ -1,4 +1,4 @@
-"""What commands left beyond the directories that are judged is not trusted by any later command."""
+"""Changes of commands beyond the scanned directories are not trusted by later commands."""
 
 import json
 import os

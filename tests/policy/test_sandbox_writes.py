@@ -57,7 +57,7 @@ async def vanished(place: Corner, paths: list[str]) -> list[str]:
 
 
 def is_found(path: str, place: Corner) -> bool:
-    """Whether a path holds the word outside too, or in a directory that the session keeps."""
+    """True if a path contains the word outside too, or in a directory that the session keeps."""
     below_home = os.path.relpath(path, place.home)
     is_own = below_home.startswith(".") and not below_home.startswith("..")
     kept = [Path(path)]

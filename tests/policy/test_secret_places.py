@@ -58,7 +58,7 @@ HARMLESS = (
     *(".tool/lib/python3/site-packages/x/credentials.json", ".tool/author.json", ".tool/secretary.txt", ".tool/ca.pem"),
     *("work/credentials.json", "work/auth.json", ".tool/tokenizer.json", ".tool/monkey", ".tool/cert.key"),
 )
-"""Files that hold none, or that a person keeps with their own work."""
+"""Files without keys, or that users keep with their own work."""
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nshown\n"
 TOKENS = {
     ".gitconfig": "[user]\n\tname = N\n[http]\n\textraheader = Basic {secret}\n[github]\n\ttoken = {secret}\n",

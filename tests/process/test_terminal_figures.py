@@ -1,4 +1,4 @@
-"""What the terminal UI tells of a session in figures: why the provider was chosen, and what was spent."""
+"""Statistics of a session in the terminal UI: the reason of the provider, and the cost."""
 
 import re
 

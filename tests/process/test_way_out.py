@@ -243,7 +243,7 @@ async def test_a_run_without_a_client_that_answers_denies_it_and_exits_5(world: 
 
 
 @pytest.mark.parametrize(("flags", "said"), [(["--sandbox", "strict"], "strict"), (["--dry-run"], "dry run")])
-async def test_where_it_is_denied_no_question_is_asked(world: World, flags: list[str], said: str) -> None:
+async def test_a_denied_command_is_not_asked_about(world: World, flags: list[str], said: str) -> None:
     world.script(bash(OUTSIDE), [{"text": "done"}])
     ended = await world.run("--json", "--permissions", "auto", *flags, "go")
     assert ended.code == 0

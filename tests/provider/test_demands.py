@@ -1,4 +1,4 @@
-"""What a server insists on in messages is known of its host, or learnt from one refusal: ids of a form, a field."""
+"""Requirements of servers known by host or learned from one rejection: id formats, required fields."""
 
 import re
 from typing import Any

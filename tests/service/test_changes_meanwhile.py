@@ -1,4 +1,4 @@
-"""What the user changes while a command runs is never lost: it stays, or a notice says how to get it back."""
+"""Changes of the user while a command runs are never lost: they stay, or a notice says how to restore them."""
 
 import asyncio
 import subprocess

@@ -1,4 +1,4 @@
-"""The hooks around a tool that a person runs."""
+"""The hooks around a tool call of the user."""
 
 from pathlib import Path
 from typing import Any

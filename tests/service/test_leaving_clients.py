@@ -25,7 +25,7 @@ SCRIPTS: dict[str, list[list[dict[str, Any]]]] = {
     "ERROR": [[{"error": {"code": "AUTH", "message": "no"}}]],
     "IDLE": [[{"text": "x"}]],
 }
-"""What the model does until the agent is in a state, in which it is held where that can be."""
+"""Script of the model until the agent reaches a state, in which it is held where possible."""
 REASONS = {"ABORTING": pb.END_REASON_ABORTED, "ERROR": pb.END_REASON_ERROR}
 SOON = 20.0
 
@@ -163,7 +163,7 @@ async def last_of(call: Any) -> pb.AgentEvent:
 
 
 async def until_end(call: Any) -> list[pb.AgentEvent]:
-    """What is told up to the end of a run or a compaction."""
+    """Events up to the end of a run or a compaction."""
     seen: list[pb.AgentEvent] = []
     async for response in call:
         seen.append(response.event)

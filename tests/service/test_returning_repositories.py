@@ -35,7 +35,7 @@ def make_repository(path: Path, prepared: str = "true") -> None:
 async def notices(
     folder: Path, runs: Sequence[tuple[str, dict[str, str]]], *, prepared: str = "true"
 ) -> list[list[str]]:
-    """Return what each of several runs in one session is told at its end; the user prepared the project by a script."""
+    """Return the notices at the end of several runs in one session; a script prepared the project."""
     assert unavailable_reason() == "", "the sandbox must be tested: scripts/system.sh installs bubblewrap"
     turns = [
         turn

@@ -96,7 +96,7 @@ async def test_health_needs_no_token_and_reports_shutdown(house: House, tmp_path
             assert health_pb2.HealthCheckResponse.FromString(answer).status == SERVING
         watch = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"")
         watched.append(await status_of(watch))
-        # Whoever watches waits for the next one; what nobody waits for can be lost with the connection.
+        # A watcher waits for the next one; unread data can be lost with the connection.
         last = asyncio.ensure_future(status_of(watch))
     watched.append(await last)
     assert watched == [SERVING, health_pb2.HealthCheckResponse.NOT_SERVING]

@@ -29,7 +29,7 @@ def house(tmp_path: Path) -> House:
 
 
 def harmless(house: House, sentence: str) -> bool:
-    """Whether a sentence tells nothing of how or where the service is built."""
+    """True if a message reveals nothing about how or where the service is built."""
     return "Traceback" not in sentence and "File " not in sentence and str(house.home) not in sentence
 
 
@@ -78,7 +78,7 @@ async def test_an_undecodable_request_has_a_reason(house: House, tmp_path: Path,
         async with behind(house, tmp_path / "run", door) as reached, reached.channel() as channel:
             found = await undecodable(channel, name, metadata=reached.bearer)
             assert found == (S.INVALID_ARGUMENT, "INVALID_ARGUMENT")
-            # Without the token nothing is told of it.
+            # Without the token it is not reported.
             assert (await undecodable(channel, name)) == (S.UNAUTHENTICATED, "UNAUTHENTICATED")
 
 

@@ -1,4 +1,4 @@
-"""What shell commands of a session keep in their home and /tmp goes when the session goes."""
+"""Files that shell commands keep in the session's home and /tmp are deleted with the session."""
 
 import json
 from pathlib import Path

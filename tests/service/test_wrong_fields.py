@@ -1,4 +1,4 @@
-"""Whatever stands in a field of a request: the call is answered, never by a bug, and a refusal has its reason."""
+"""Any value of a request's field is answered, never by a bug, and a rejection has its reason."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What `write` and `edit` leave when the disk refuses, or when somebody else writes to the file at the same moment."""
+"""`write` and `edit` when the disk fails, or when another program writes to the file at the same moment."""
 
 import os
 import resource

@@ -23,7 +23,7 @@ HELD: list[list[dict[str, Any]]] = [[{"text": "one "}, {"wait": "gate"}, {"text"
 
 
 class Told:
-    """What the driver told, and a wait for it."""
+    """Notifications of the client, with a way to wait for one."""
 
     def __init__(self) -> None:
         self.events: list[pb.AgentEvent] = []

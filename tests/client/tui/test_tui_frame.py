@@ -1,4 +1,4 @@
-"""What is finished is printed exactly once, whatever is streamed in whatever pieces; nothing is ever too wide."""
+"""Finished output is printed exactly once for any stream and chunks; nothing exceeds the width."""
 
 import re
 from collections.abc import Sequence

@@ -46,7 +46,7 @@ ONCE, SESSION, ALWAYS = (
 
 
 class Bench:
-    """A question above an editor, with a clock that moves when it is told to."""
+    """A question above an editor, with a clock that the test advances."""
 
     def __init__(self, pipe: PipeInput, size: tuple[int, int]) -> None:
         columns, rows = size
@@ -98,7 +98,7 @@ class Bench:
             await self.drawn()
 
     async def drawn(self) -> list[str]:
-        """The rows of the screen, drawn anew."""
+        """The rows of the screen, redrawn."""
         before = self.app.render_counter
         self.app.invalidate()
         async with asyncio.timeout(10):
@@ -121,7 +121,7 @@ class Bench:
 
     @property
     def has_focus(self) -> bool:
-        """Whether the question has the keys."""
+        """True if the question has the focus."""
         return self.app.layout.has_focus(self.question.container)
 
 

@@ -1,4 +1,4 @@
-"""A body that comes compressed though nobody asked is undone as it arrives, and a broken one is never a whole one."""
+"""A compressed body is decoded as it arrives even if not requested, and a broken one is never complete."""
 
 import asyncio
 import gzip
@@ -67,7 +67,7 @@ async def test_every_byte_boundary_gives_the_same_body(client: HttpClient, name:
 async def test_a_body_that_ends_within_its_encoding_is_truncated(client: HttpClient, name: str, framed: bool) -> None:
     encoding, body = CODED[name]
     begin = b"HTTP/1.1 200 OK\r\ncontent-encoding: %b\r\n\r\n" % encoding
-    # Between two members nothing tells that more should come.
+    # Between two members nothing indicates that more should follow.
     cuts = range(1, body.index(b"\x1f\x8b", 2) if "members" in name else len(body))
     scripts = [
         [Do.READ, coded(body[:cut], encoding)] if framed else [Do.READ, begin + body[:cut], Do.CLOSE] for cut in cuts
