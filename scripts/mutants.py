@@ -501,7 +501,7 @@ MUTANTS = (
     Mutant(
         "caches",
         "places of secrets are shown as caches",
-        "policy/sandbox/caches/plan.py",
+        "policy/sandbox/package_caches.py",
         "(*self.writable, *self.secret_paths))",
         "self.writable)",
         "tests/policy/test_cache_plans.py",
@@ -509,7 +509,7 @@ MUTANTS = (
     Mutant(
         "caches",
         "passwords of proxies are passed on",
-        "policy/sandbox/caches/package_managers.py",
+        "policy/sandbox/package_caches.py",
         'return re.sub(rf"(?:^|[,|])[^,|]*{WITH_KEY}[^,|]*", "", told)',
         "return told",
         "tests/policy/test_cache_plans.py",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from yarrow.policy.sandbox.caches.plan import CACHE_SUBDIRECTORIES
+from yarrow.policy.sandbox.package_caches import CACHE_SUBDIRECTORIES
 from yarrow.policy.sandbox.symlink_chain import follow_symlinks
 from yarrow.policy.sandbox.toolchains import (
     BROAD_DIRECTORIES,
