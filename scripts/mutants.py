@@ -405,7 +405,7 @@ MUTANTS = (
     Mutant(
         "sandbox",
         "a secret that differs from what git has recorded is read",
-        "policy/sandbox/git_index.py",
+        "policy/sandbox/git_files.py",
         "return entries[0].endswith(ids)",
         "return True",
         "tests/policy/test_sandbox_tracked_env.py::test_a_changed_env_file_cannot_be_read_or_written",

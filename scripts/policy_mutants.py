@@ -224,7 +224,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "a work tree in a git directory counts as the repository's own",
-        f"{SANDBOX}git_core_worktree.py",
+        f"{SANDBOX}git_files.py",
         " or _is_in_git_directory(real, roots):",
         ":",
         POINTERS,
@@ -232,7 +232,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "a work tree with files of others counts as one of a submodule that is not checked out",
-        f"{SANDBOX}git_core_worktree.py",
+        f"{SANDBOX}git_files.py",
         "        return not os.listdir(tree)  # noqa: PTH208 (no Path is needed)\n",
         "        return True\n",
         POINTERS,
@@ -977,7 +977,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "a secret that an index guesses counts as recorded",
-        f"{SANDBOX}git_index.py",
+        f"{SANDBOX}git_files.py",
         "if len(entries) != 1 or entries == _UNKNOWN:",
         "if not entries or entries == _UNKNOWN:",
         TRACKED,
@@ -985,7 +985,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "an index that cannot be read records every secret",
-        f"{SANDBOX}git_index.py",
+        f"{SANDBOX}git_files.py",
         "    return entries[0].endswith(ids)\n",
         "    return entries[0].endswith(ids) or not ids\n",
         TRACKED,
@@ -993,7 +993,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "a guess that an index confirms later opens a secret",
-        f"{SANDBOX}git_index.py",
+        f"{SANDBOX}git_files.py",
         "    if seen in _differing:\n        return False\n",
         "",
         TRACKED,
