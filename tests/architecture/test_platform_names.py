@@ -16,7 +16,7 @@ EXCUSED = {
     "policy/sandbox/quarantine.py": {"src_dir_fd"},
     "policy/directory_trees.py": {"src_dir_fd", "dst_dir_fd", "dir_fd"},
     "policy/sandbox/session_home.py": {"st_blocks"},
-    "policy/sandbox/command_user.py": {"chown"},
+    "policy/sandbox/sandbox_spec.py": {"chown"},
     # The terminal UI, which `cli/service_commands.py` does not start on Windows.
     "client/tui/keyboard.py": {"prompt_toolkit.input.vt100"},
     "client/tui/terminal_modes.py": {"termios"},

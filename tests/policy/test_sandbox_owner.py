@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from sandboxed import NOBODY, SECRET, Corner, corner
 
-from yarrow.policy.sandbox.command_user import CommandUser, owner_of, owner_problem
+from yarrow.policy.sandbox.sandbox_spec import CommandUser, owner_of, owner_problem
 from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.temp_dir import temp_directory
 from yarrow.policy.workspace import Workspace

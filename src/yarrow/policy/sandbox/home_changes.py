@@ -9,9 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.sandbox.hidden_directories import sandbox_home
 from yarrow.policy.sandbox.redacted_settings import copy_settings
-from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
+from yarrow.policy.sandbox.sandbox_spec import SandboxSpec, sandbox_home
 
 MAX_ENTRIES = 2_000
 """Maximum entries of a session's home that are scanned; changes to later ones go unreported."""

@@ -7,8 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from yarrow.policy.directory_trees import remove_tree
-from yarrow.policy.sandbox.hidden_directories import sandbox_home
-from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
+from yarrow.policy.sandbox.sandbox_spec import SandboxSpec, sandbox_home
 
 DIRECTORIES = ("tmp", "shm", "home")
 CACHES = "caches"
