@@ -547,7 +547,7 @@ LOST: tuple[Row, ...] = (
     (
         "lost",
         "files in the session's home are not named",
-        f"{SANDBOX}home_changes.py",
+        f"{SANDBOX}session_home.py",
         "        written = self.list_changed()\n",
         "        written = list[str]()\n",
         WRITES,
