@@ -23,7 +23,7 @@ from yarrow.policy.git_config import (
 from yarrow.policy.git_state import work_tree_of
 from yarrow.policy.sandbox.git_directories import common_directory
 from yarrow.policy.sandbox.git_files import git_directory_of
-from yarrow.policy.sandbox.symlink_chain import follow_symlinks
+from yarrow.policy.symlinks import follow_symlinks
 
 MAX_REPOSITORIES = 64
 """Maximum repositories whose configuration is read, in the given order."""

@@ -20,8 +20,8 @@ from yarrow.policy.sandbox.session_tmp import SessionTmp
 from yarrow.policy.secret_links import SecretLinks
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 from yarrow.policy.startup_files import is_hard_link_of
+from yarrow.policy.symlinks import MAX_SYMLINKS, find_writable_symlink
 from yarrow.policy.temp_dir import is_output_file
-from yarrow.policy.writable_symlinks import find_writable_symlink
 
 NESTED_GIT_DIRECTORIES = (["modules"], ["worktrees"])
 """Directories below a `.git` that contain further git directories."""
@@ -30,8 +30,6 @@ READ_FLAGS = os.O_RDONLY | system.NONBLOCK
 """Flags for reading; a FIFO would otherwise block."""
 MAX_OPEN_TRIES = 5
 """Maximum attempts to resolve and open a path that changes meanwhile."""
-MAX_SYMLINKS = 40
-"""Maximum symlinks followed one by one in a path; Linux follows no more."""
 T = TypeVar("T")
 
 

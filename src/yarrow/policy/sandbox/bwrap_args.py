@@ -41,8 +41,8 @@ from yarrow.policy.sandbox.sandbox_spec import (
 )
 from yarrow.policy.sandbox.session_home import session_places
 from yarrow.policy.sandbox.sockets import find_client_sockets, find_daemon_sockets
-from yarrow.policy.sandbox.symlink_chain import follow_symlinks
 from yarrow.policy.sandbox.visible_programs import VisiblePrograms, find_visible_programs
+from yarrow.policy.symlinks import follow_symlinks
 
 MAX_WORDS = 8_900
 """Maximum words of the command line; bubblewrap accepts 9,000 including the command."""

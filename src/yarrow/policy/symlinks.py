@@ -1,4 +1,4 @@
-"""Symlinks in a named path that commands could have created or changed."""
+"""Symlinks in a path, followed one at a time: each step, and the first that commands could have created or changed."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -10,6 +10,38 @@ MAX_SYMLINKS = 40
 """Maximum symlinks followed in a path; Linux follows no more."""
 
 
+def follow_symlinks(path: str) -> Iterator[str]:
+    """Yield an absolute path, then the path after each further symlink in it is followed; the last has none.
+
+    A dangling path ends where it can no longer be followed.
+    """
+    if ".." not in path.split("/"):
+        yield path
+    done, waiting, followed = "", path.strip("/").split("/"), 0
+    while waiting:
+        name = waiting.pop(0)
+        if name in {"", "."}:
+            continue
+        if name == "..":
+            done = done.rpartition("/")[0]
+            continue
+        try:
+            target = os.readlink(f"{done}/{name}")  # noqa: PTH115 (strings throughout)
+        except OSError:  # not a symlink
+            done = f"{done}/{name}"
+            continue
+        followed += 1
+        if followed > MAX_SYMLINKS:
+            return
+        if target.startswith("/"):
+            done = ""
+        waiting = [*target.split("/"), *waiting]
+        while waiting[:1] in (["."], [".."], [""]):
+            done = done.rpartition("/")[0] if waiting.pop(0) == ".." else done
+        if ".." not in waiting:  # otherwise what it skips may be a symlink
+            yield "/".join((done, *filter(None, waiting))) or "/"
+
+
 def find_writable_symlink(path: Path, roots: Sequence[Path] = ()) -> Path | None:
     """Return the first symlink on an absolute path that commands can write; None if there is none.
 
@@ -18,13 +50,13 @@ def find_writable_symlink(path: Path, roots: Sequence[Path] = ()) -> Path | None
     """
     home = Path(real_path(Path.home()))
     closed = [root for root in roots if not home.is_relative_to(root)]
-    for link in _follow_symlinks(path):
+    for link in _find_symlinks(path):
         if any(link.is_relative_to(root) for root in closed) or _repository_of(link, home):
             return link
     return None
 
 
-def _follow_symlinks(path: Path) -> Iterator[Path]:
+def _find_symlinks(path: Path) -> Iterator[Path]:
     """Yield the real location of each symlink in a path and in the targets of those, in the order of the system."""
     real, waiting, followed = path.anchor, [*reversed(path.parts[1:])], 0
     while waiting and followed <= MAX_SYMLINKS:
