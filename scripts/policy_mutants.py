@@ -416,7 +416,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "hard links of what Yarrow's next start executes can be written",
-        f"{SANDBOX}startup_file_protection.py",
+        f"{SANDBOX}hard_links.py",
         "        for path in find_by_identity(root, identities):\n            _protect(path, root, one)\n",
         "        pass\n",
         OBEYED,
