@@ -10,8 +10,7 @@ from sandboxed import Corner
 
 from yarrow.cli import bootstrap
 from yarrow.config.settings import Settings
-from yarrow.policy.home_startup_files import find_linked_startup_files
-from yarrow.policy.startup_files import find_startup_files, protectable_files
+from yarrow.policy.startup_files import find_linked_startup_files, find_startup_files, protectable_files
 from yarrow.policy.workspace import Refused, Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
