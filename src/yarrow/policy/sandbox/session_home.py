@@ -24,7 +24,10 @@ MEASURE_SECONDS = 60.0
 """Minimum seconds between two measurements of the size."""
 MEASURE_SHARE = 100
 """Minimum time between two measurements, as a multiple of the duration of the last one."""
-
+MAX_ENTRIES = 2_000
+"""Maximum entries of a session's home that are scanned; changes to later ones go unreported."""
+MAX_NAMED = 5
+"""Maximum paths named in one notice; the rest are counted."""
 _next_measure: dict[Path, float] = {}
 _users: dict[Path, int] = {}
 _lock = threading.RLock()
@@ -96,11 +99,6 @@ def _disk_usage(directory: Path) -> int:
                         waiting.append(entry.path)
     return used
 
-
-MAX_ENTRIES = 2_000
-"""Maximum entries of a session's home that are scanned; changes to later ones go unreported."""
-MAX_NAMED = 5
-"""Maximum paths named in one notice; the rest are counted."""
 
 HomeState = dict[str, tuple[int, int, int]]
 """Inode, size and modification time of each file; inode, -1 and 0 for a directory."""
