@@ -51,7 +51,7 @@ GIT: tuple[Row, ...] = (
         f"{SANDBOX}baseline.py",
         "if seals.get(path) == file_signature(path))",
         "if seals.get(path))",
-        f"{CONFIGS} {LEFTOVERS} tests/service/test_changes_meanwhile.py",
+        f"{CONFIGS} {LEFTOVERS} tests/service/test_concurrent_settings.py",
     ),
     (
         "git",
@@ -403,7 +403,7 @@ GIT: tuple[Row, ...] = (
         "policy/git_state.py",
         "    for found in _COMMAND.finditer(",
         "    for found in () and _COMMAND.finditer(",
-        "tests/service/test_returning_repositories.py",
+        "tests/service/test_embedded_repositories.py",
     ),
     (
         "git",
@@ -486,7 +486,7 @@ LOST: tuple[Row, ...] = (
         f"{SANDBOX}git_config_copies.py",
         'is_same = _read(Path("/"), copy.config) == copy.original',
         "is_same = True",
-        f"{CONFIGS} tests/service/test_changes_meanwhile.py",
+        f"{CONFIGS} tests/service/test_concurrent_settings.py",
     ),
     (
         "lost",
@@ -617,7 +617,7 @@ QUESTION: tuple[Row, ...] = (
         f"{PERMIT}decision.py",
         "(call.is_sandboxed and replace(call.allow_key, uncontained=True) in allowed)",
         "{replace(call.allow_key, uncontained=one) for one in (True, False)} & set(allowed)",
-        f"{PERMISSION} tests/agent/test_outside.py",
+        f"{PERMISSION} tests/agent/test_outside_sandbox.py",
     ),
     (
         "permission",

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from agent.questioning import asked, results, told
+from agent.permission_requests import asked, results, told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

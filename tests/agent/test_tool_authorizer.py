@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent.questioning import results, told
+from agent.permission_requests import results, told
 from agent.real_tools import Real
 
 from yarrow.config.settings import AllowedCall, PermissionMode

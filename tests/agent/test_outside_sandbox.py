@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent.questioning import asked, results, told
+from agent.permission_requests import asked, results, told
 from msgspec.structs import replace
 
 from doubles.rig import Rig
