@@ -11,8 +11,7 @@ from msgspec import Struct
 from doubles.permits import permit_all
 from yarrow.agent.hooks import Contributions, HookContext, HookName
 from yarrow.event.events import Notice
-from yarrow.extension.discovery import ExtensionFunction
-from yarrow.extension.loader import load_extensions
+from yarrow.extension.loader import ExtensionFunction, load_extensions
 from yarrow.message import ToolCall
 from yarrow.policy.workspace import Workspace
 from yarrow.tool.base import Done, Progress, Result, ToolContext

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.extension.discovery import find_entry_points
+from yarrow.extension.loader import find_entry_points
 
 MODULE = "def extend(yarrow):\n    yarrow.command({!r}, lambda arguments, cwd: arguments)\n"
 SHOW = (

@@ -10,7 +10,7 @@ from yarrow.cli.standard_streams import print_error, write_stdout
 
 if TYPE_CHECKING:
     from yarrow.errors import YarrowError
-    from yarrow.extension.discovery import ExtensionFunction
+    from yarrow.extension.loader import ExtensionFunction
 
 
 def main(argv: Sequence[str] | None = None, *, extensions: "Sequence[ExtensionFunction]" = ()) -> int:

@@ -36,8 +36,7 @@ from yarrow.client.stub import Stub
 from yarrow.config.files import get_user_directory
 from yarrow.config.layers import LoadedSettings, load_settings
 from yarrow.errors import UsageError
-from yarrow.extension.discovery import ExtensionFunction
-from yarrow.extension.loader import LoadedExtensions, load_extensions, no_extensions
+from yarrow.extension.loader import ExtensionFunction, LoadedExtensions, load_extensions, no_extensions
 from yarrow.platform import system
 from yarrow.policy.sandbox.probe import start_probe
 from yarrow.tool.builtin import BUILTIN_TOOLS

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from importlib.metadata import EntryPoint
 
-    from yarrow.extension.discovery import ExtensionFunction
-
 MAX_LOAD_SECONDS = 5.0
 """Timeout in seconds for importing an extension and registering its contributions."""
 FUNCTION_NAME = "extend"
@@ -132,7 +130,7 @@ def from_file(path: Path) -> ExtensionSource:
     return ExtensionSource(str(path), lambda: _load_file(path))
 
 
-def from_function(function: "ExtensionFunction") -> ExtensionSource:
+def from_function(function: Callable[[Yarrow], Any]) -> ExtensionSource:
     """Return the extension of an embedding program."""
     name: object = getattr(function, "__qualname__", None)
     return ExtensionSource(name if isinstance(name, str) else type(function).__name__, lambda: function)

@@ -11,7 +11,7 @@ from yarrow.config.layers import LoadedSettings, load_settings
 from yarrow.config.project import read_project
 from yarrow.config.settings import Settings
 from yarrow.errors import ConfigError, UsageError
-from yarrow.extension.discovery import find_entry_points
+from yarrow.extension.loader import find_entry_points
 from yarrow.platform.real_path import real_path
 from yarrow.policy.permission.decision import describe_unknown_tools
 
