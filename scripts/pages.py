@@ -40,7 +40,7 @@ adds `found`, the line that contains the text.
 _OF_PROVIDERS = """\
 A provider is `providers.ID`. A timeout of 0 means no limit, and null the provider's default.
 
-- The ids `ollama`, `llamacpp`, `openai`, `anthropic`, `gemini`, `local` and `scripted` need no configuration.
+- These ids need no configuration: {ids}.
 - Any other id needs a `type`.
 """
 _OF_PRICES = """\
@@ -148,6 +148,7 @@ def configuration() -> str:
     """Return the page of settings: keys by dotted path, providers, the remaining objects, and variables."""
     found = structs(settings)
     heads = ("key", "type", "default", "meaning")
+    ids = ", ".join(f"`{name}`" for name in settings.BUILT_IN_PROVIDERS)
     variables = [
         (f"`{VARIABLE_PREFIX}{name}`", f"`{field.encode_name}`")
         for name, field in sorted(map_settings_by_variable().items())
@@ -159,7 +160,7 @@ def configuration() -> str:
             "`yarrow config schema` prints the same keys as a JSON Schema.\n",
             f"## Keys\n\nA number is between 0 and {MAX_NUMBER}.\n",
             *_table(heads, _keys(found, "Settings", "")),
-            f"## Providers\n\n{_OF_PROVIDERS}",
+            f"## Providers\n\n{_OF_PROVIDERS.format(ids=ids)}",
             *_table(heads, map(_row, found["ProviderSettings"].fields)),
             f"## Prices\n\n{_OF_PRICES}",
             *_table(heads, map(_row, found["Price"].fields)),

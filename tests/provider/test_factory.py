@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from doubles.chat_server import ChatServer, Reply, page, says
+from yarrow.config.adapters import ADAPTERS
 from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.errors import Code, ConfigError, ProviderError
 from yarrow.message import Message, Role, Text
@@ -322,8 +323,9 @@ async def test_a_running_llama_cpp_server_is_detected_second(server: ChatServer)
 
 @pytest.mark.parametrize("variable", [name for names in api_keys.VENDOR_KEY_VARIABLES.values() for name in names])
 async def test_a_key_is_detected_third(variable: str) -> None:
-    vendors = {"OPENAI": "openai", "ANTHROPIC": "anthropic", "GEMINI": "gemini", "GOOGLE": "gemini"}
-    name = next(name for vendor, name in vendors.items() if vendor in variable)
+    rows = [(kind, row) for kind, row in ADAPTERS.items() if row.vendor and variable in row.vendor.key_variables]
+    ((kind, row),) = rows
+    name = row.provider or kind
     assert await found(**{variable: "k"}) == DetectedProvider(name, "", f"{variable} is set")
 
 
