@@ -1,4 +1,4 @@
-"""Configuration shared by all tests."""
+"""What every test run has in common."""
 
 from collections.abc import Generator
 from pathlib import Path

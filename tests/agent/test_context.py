@@ -1,4 +1,4 @@
-"""The context of a session that a model receives, and its estimated tokens."""
+"""What a model is sent of a session, and how many tokens that is."""
 
 import re
 import time

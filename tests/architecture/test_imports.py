@@ -1,4 +1,4 @@
-"""Imports of a command, as a list: nothing heavy before it is needed."""
+"""What a command imports, as a list: nothing heavy before it is needed."""
 
 import json
 import subprocess

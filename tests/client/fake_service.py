@@ -112,7 +112,7 @@ class FakeService(Servicer):
         return pb.GetMessagesResponse(messages=page, has_more=start + len(page) < len(known))
 
     def recorded(self) -> list[pb.Message]:
-        """Records that are on disk by now."""
+        """What is on disk by now."""
         return self.messages
 
     async def AnswerPermission(self, request: pb.AnswerPermissionRequest, context: Any) -> pb.AnswerPermissionResponse:
@@ -184,7 +184,7 @@ class Tape:
 
     @property
     def shown(self) -> str:
-        """Output of a terminal that shows both streams."""
+        """What a terminal that shows both streams has on it."""
         return "".join(self.screen)
 
 

@@ -23,17 +23,17 @@ class Emulator(pyte.HistoryScreen):
 
     @property
     def is_alternate(self) -> bool:
-        """True if the alternate screen is shown."""
+        """Whether the alternate screen is shown."""
         return self._main is not None
 
     @property
     def marks_pastes(self) -> bool:
-        """True if pastes are to be marked."""
+        """Whether pastes are to be marked."""
         return PASTES << _PRIVATE in self.mode
 
     @property
     def shows_cursor(self) -> bool:
-        """True if the cursor is visible."""
+        """Whether the cursor is seen."""
         return DECTCEM in self.mode
 
     @property

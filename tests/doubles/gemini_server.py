@@ -52,7 +52,7 @@ class GeminiServer(ChatServer):
 
     @property
     def connected(self) -> bool:
-        """True if a connection is open."""
+        """Whether a connection is open."""
         return bool(self._tasks)
 
     def _reply(self, received: Received) -> Reply:

@@ -1,4 +1,4 @@
-"""A stand-in for xllamacpp in the child process: the name of the model file selects the behaviour of loading it."""
+"""Stands in for xllamacpp in the child process: the name of the model file says what loading it does."""
 
 import ctypes
 import json

@@ -1,4 +1,4 @@
-"""Events that a client received, as the internal events of the grammar."""
+"""What a client received, as the internal events that the grammar speaks of."""
 
 from collections.abc import Iterable
 from itertools import groupby

@@ -16,9 +16,9 @@ class Relay:
         self.cuts: list[int] = []
         """Bytes from the service after which a connection is cut, one number for each connection to come."""
         self.is_down = False
-        """True if all connections are refused."""
+        """Whether nobody answers."""
         self.is_mute = False
-        """True if the service's output is lost on the way."""
+        """Whether what the service says is lost on the way."""
         self._lost = 0
         """Connections up to which nothing is passed on any more."""
         self._connections = 0
@@ -31,7 +31,7 @@ class Relay:
             writer.transport.abort()
 
     def lose(self) -> None:
-        """Stop forwarding on open connections without closing them."""
+        """Pass nothing more on over what is open, and let nobody know."""
         self._lost = self._connections
 
     async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -29,14 +29,14 @@ class Stroke(NamedTuple):
 
 
 class Typing(NamedTuple):
-    """The typed text, and the number of strokes after which the question is asked."""
+    """What is typed, and after how many strokes the question is asked."""
 
     strokes: tuple[Stroke, ...]
     asked_after: int
 
     @property
     def lines(self) -> list[str]:
-        """The typed lines; the last one has no Enter."""
+        """What was written, line by line; the last one has no Enter behind it."""
         return "".join(stroke.text for stroke in self.strokes if stroke.is_text).split("\r")
 
 

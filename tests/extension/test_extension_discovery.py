@@ -1,4 +1,4 @@
-"""Discovery of installed extensions by their entry points, never in the working directory."""
+"""Which installed packages are extensions: found by their entry points, never in the working directory."""
 
 import json
 import os

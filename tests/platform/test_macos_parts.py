@@ -1,4 +1,4 @@
-"""Parts specific to macOS, tested on Linux: full sync of the drive's cache, with its fallback."""
+"""What macOS has of its own, tried on Linux: the drive's cache is emptied, and done without where that cannot be."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The cached function is called once."""
+"""What is remembered is asked for once."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

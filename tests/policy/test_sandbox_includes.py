@@ -1,4 +1,4 @@
-"""Files that a git configuration includes from the workspace are protected like the configuration."""
+"""What a configuration of git includes from the workspace is kept as the configuration itself is."""
 
 from pathlib import Path
 

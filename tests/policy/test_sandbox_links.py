@@ -1,4 +1,4 @@
-"""Paths bound into a sandbox cannot be swapped between the check and the bind."""
+"""What is bound into a sandbox cannot be exchanged between the look at it and the bind."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.xdist_group("sandbox")
 
 
 def words(boxed: SandboxedCommand, option: str) -> dict[str, str]:
-    """Paths bound by an option, by mount point."""
+    """What is bound by an option, by where."""
     argv = boxed.command.argv
     return {argv[at + 2]: argv[at + 1] for at, word in enumerate(argv) if word == option}
 

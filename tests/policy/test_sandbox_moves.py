@@ -1,4 +1,4 @@
-"""Files that a command moves out of the workspace into the session's own directories are not lost."""
+"""What a command moves out of the workspace into a place of the session's own is not lost with the session."""
 
 import os
 import shutil

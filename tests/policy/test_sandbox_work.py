@@ -1,4 +1,4 @@
-"""Work that a sandbox must not obstruct: commits, packages, caches, and a graceful end."""
+"""What a sandbox must not be in the way of: commits, packages, caches, and an orderly end."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Rules for unknown tools are reported, since they have no effect."""
+"""Rules that name no tool are told of, so that nobody trusts in one that does nothing."""
 
 from yarrow.policy.permission.decision import describe_unknown_tools
 

@@ -1,4 +1,4 @@
-"""Readable and writable paths: decided by their real location, never by their spelling."""
+"""Which paths may be read and written: by what they really are, never by how they are spelled."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`make demo` depends on the machine and not on the settings of its user."""
+"""`make demo` is about the machine and not about the settings of whoever starts it."""
 
 import importlib
 import os

@@ -1,4 +1,4 @@
-"""The documentation matches the code: keys, defaults and limits."""
+"""What the documents say: keys, defaults and limits are those of the code."""
 
 import json
 import re

@@ -23,11 +23,11 @@ EXAMPLES = ROOT / "examples"
 LOOKED, FOUND = "I look.", "There is a file a.txt."
 TURNS = [[{"text": LOOKED}, {"call": {"name": "ls", "arguments": {}}}], [{"text": FOUND}], *[[{"text": FOUND}]] * 8]
 ADDRESS = "127.0.0.1:7878"
-"""Commands of the pages; the tests use a free port."""
+"""What the pages say; the tests take a port that is free."""
 
 
 class Ran(NamedTuple):
-    """Output of a command line, and its exit code."""
+    """What a line printed, and how it ended."""
 
     code: int
     out: str

@@ -1,4 +1,4 @@
-"""Output about model calls that fail, pause or are truncated, over real HTTP."""
+"""What a person and a script see of model calls that fail, pause or are cut, over real HTTP."""
 
 import re
 import socket

@@ -1,4 +1,4 @@
-"""The keys and commands of docs/terminal.md match the code."""
+"""What docs/terminal.md says of keys and commands is what there is."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Lines that are rejected, or that are not commands."""
+"""What becomes of a line that is refused, or that is no command."""
 
 import asyncio
 import re

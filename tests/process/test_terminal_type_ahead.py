@@ -1,4 +1,4 @@
-"""Input typed before the terminal UI is ready is neither lost nor misinterpreted."""
+"""What is typed before the terminal UI is ready is neither lost nor taken for something else."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Commands and input while the agent runs, one test for each command: what works, is queued or is rejected."""
+"""What works, what waits and what is refused while the agent runs: one test for each command there is."""
 
 import asyncio
 import re
@@ -33,7 +33,7 @@ WORK = {
     "/resume {other}": "Resumed {other}",
     "/stats": "tokens ",
 }
-"""Output of each command when it works."""
+"""What each shows when it works."""
 REFUSED = (
     "/compact",
     "/name New",
@@ -66,7 +66,7 @@ def test_every_command_is_tested_and_marked_correctly() -> None:
 
 @asynccontextmanager
 async def running(world: World) -> AsyncIterator[tuple[Screen, str]]:
-    """A run that is blocked, and the short id of another existing session."""
+    """A run that stands still, and the short id of another session that is there."""
     going = Reply([chunk({"role": "assistant", "content": "working"}), asyncio.Event(), finish("stop"), DONE])
     async with ChatServer([says("of the other"), going, says("both fit")]) as server:
         world.serve_by(server.root)

@@ -1,4 +1,4 @@
-"""Error responses of backends become one typed error with a clear message."""
+"""What a backend says when it refuses becomes one typed error with a clear sentence."""
 
 import json
 from pathlib import Path

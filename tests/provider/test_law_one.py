@@ -18,6 +18,7 @@ from doubles.ollama_server import shown
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ThinkingLevel, ToolCall, ToolSpec
+from yarrow.provider import history_cache
 from yarrow.provider import rules as chat_rules
 from yarrow.provider.base import CompletionRequest, Provider
 from yarrow.provider.gemini.adapter import GeminiProvider
@@ -78,25 +79,31 @@ class Format(NamedTuple):
 def sent(form: Format, request: CompletionRequest, capabilities: Sequence[str] = (), **configured: Any) -> bytes:
     """The prompt as the adapter of a format puts it on the wire, the same each time; the request stays as it was."""
     before = deepcopy(request)
+    first, second = prompts(form, [request, request], capabilities, **configured)
+    assert first == second
+    assert request == before
+    return first
 
-    async def ask() -> bytes:
+
+def prompts(
+    form: Format, requests: Sequence[CompletionRequest], capabilities: Sequence[str] = (), **configured: Any
+) -> list[bytes]:
+    """The prompts as one provider puts them on the wire, one after the other."""
+
+    async def ask() -> list[bytes]:
         http = Recorder(capabilities)
         given_ = ProviderSettings(base_url=form.url, **configured)
-        provider = form.adapter(HERE, request.model, settings=given_, key="", http=http)
-        for _ in range(2):
+        provider = form.adapter(HERE, requests[0].model, settings=given_, key="", http=http)
+        for request in requests:
             try:
                 async for _ in provider.stream(request):
                     raise AssertionError("nothing was answered")
             except ProviderError as error:
                 if not error.message.startswith("recorded"):
                     raise
-        first, second = http.prompts
-        assert first == second
-        return first
+        return http.prompts
 
-    body = asyncio.run(ask())
-    assert request == before
-    return body
+    return asyncio.run(ask()) if requests else []
 
 
 def _of_chat(body: Body, _: str) -> list[str]:
@@ -280,7 +287,7 @@ def requests(draw: st.DrawFn, form: Format) -> CompletionRequest:
 
 
 def is_refused(form: Format, request: CompletionRequest) -> bool:
-    """True if the adapter rejects it by design: a new image of the user for a model without images."""
+    """Whether the adapter says no by design: an image that the user sends just now to who cannot see it."""
     whole = [message for message in request.messages if not message.incomplete]
     return form.adapter is LlamaCppProvider and bool(whole) and whole[-1].role is Role.USER and bool(whole[-1].images)
 
@@ -302,7 +309,7 @@ def test_law_1_any_history_becomes_a_valid_request(name: str, data: st.DataObjec
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_law_1_holds_for_every_form_of_opaque_data(name: str) -> None:
-    """Markers of the requested model in every position; each kind of thinking encounters them."""
+    """Of the model that is asked, in every place that it can stand in; each way of thinking meets it."""
     form = FORMATS[name]
     for opaque in OPAQUE:
         thoughts = (Thinking("hm", opaque), Text("I look.", opaque), Opaque(opaque))
@@ -312,6 +319,30 @@ def test_law_1_holds_for_every_form_of_opaque_data(name: str) -> None:
             level = ThinkingLevel.HIGH if opaque.endswith("}") else ThinkingLevel.OFF
             request = CompletionRequest(model=model, messages=(answer, result), thinking=level, tools=TOOLS)
             assert form.problems(json.loads(sent(form, request, form.capabilities[-1])), model) == [], opaque
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_law_1_a_provider_that_knows_a_history_sends_what_any_other_sends(name: str, data: st.DataObject) -> None:
+    """Whatever it was asked before: the beginning, the whole, or another end of the same beginning."""
+    form = FORMATS[name]
+    request = replace(data.draw(requests(form)), tools=TOOLS)
+    history = (*request.messages, *(message for _ in range(3) for message in data.draw(exchanges(request.model))))
+    other = data.draw(histories(request.model))
+    able = data.draw(st.sampled_from(form.capabilities))
+    unbound = data.draw(st.sampled_from([0, 0, 3]))
+    asked: list[CompletionRequest] = []
+    for _ in range(4):
+        begun = history[: data.draw(st.integers(0, len(history)))]
+        end = data.draw(st.sampled_from([(), (), other]))
+        one = replace(request, messages=(*begun, *end), unbound=min(unbound, len(begun)))
+        asked += [] if is_refused(form, one) else [one]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(history_cache, "MIN_MESSAGES", 1)
+        known = prompts(form, asked, able)
+        assert known == [prompts(form, [one], able)[0] for one in asked]
+    assert known == [prompts(form, [one], able)[0] for one in asked]
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -1,4 +1,4 @@
-"""The llama.cpp adapter beyond the contract of all adapters."""
+"""What the llama.cpp adapter does beyond the contract of all adapters."""
 
 import json
 from pathlib import Path

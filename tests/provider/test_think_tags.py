@@ -17,7 +17,7 @@ def split(*pieces: str) -> ThinkingSplit:
 
 
 def expected(text: str) -> ThinkingSplit:
-    """The definition, for a complete text."""
+    """The definition, for a text that is there as a whole."""
     begins = text.lstrip()
     if not begins.startswith(OPENING_TAG):
         return ThinkingSplit("", text)

@@ -1,4 +1,4 @@
-"""Files of a release, built once for all tests of a session."""
+"""What a release consists of, built once for all tests of a session."""
 
 import fcntl
 import os

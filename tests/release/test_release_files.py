@@ -1,4 +1,4 @@
-"""Files of a release: checksums, the bill of materials, and the command in an empty environment."""
+"""What a release consists of: its files, their checksums, the bill of materials, and the command in an empty place."""
 
 import hashlib
 import json

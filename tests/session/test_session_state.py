@@ -1,4 +1,4 @@
-"""Comparable content of a session."""
+"""What a session amounts to."""
 
 import tracemalloc
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Telemetry of runs: their tree of spans, their metrics, and no content."""
+"""What OpenTelemetry is told of runs: their tree of spans, their metrics, and nothing of what was said."""
 
 import asyncio
 import json

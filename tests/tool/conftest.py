@@ -1,4 +1,4 @@
-"""Fixtures of the tool tests."""
+"""What tests of tools share."""
 
 import os
 from pathlib import Path

@@ -20,7 +20,7 @@ REGISTRY = ToolRegistry(BUILTIN_TOOLS)
 
 
 class Outcome(Struct):
-    """Output of one call."""
+    """What one call yielded."""
 
     result: Result
     progress: list[str]

@@ -18,7 +18,7 @@ HANGS = 0.4
 
 
 class Difference(NamedTuple):
-    """Observations of one probe over a connection and in memory, and why the difference is harmless."""
+    """What one probe observes over a connection and in memory, and why that is no harm."""
 
     probe: Callable[[Serve], Awaitable[object]]
     connection: object

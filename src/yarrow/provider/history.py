@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ToolCall
+from yarrow.provider.call_ids import CallIds
+from yarrow.provider.history_cache import WHOLE, HistoryCache, SegmentPlace
 from yarrow.provider.stream_framing import is_json_object
 
 MISSING_RESULT = "No result: the call was interrupted, and its effects are unknown."
-MAX_ID_CHARACTERS = 40
-"""Maximum characters of a call id that every backend accepts; the backend's own ids may be longer."""
 
 
 class _Slot(Struct, gc=False):
@@ -24,8 +24,8 @@ class _Slot(Struct, gc=False):
     result: Message | None = None
 
 
-def pair_tool_calls(messages: Sequence[Message], provider: str, model: str) -> Sequence[Message]:
-    """Return the messages with calls and results paired.
+def pair_tool_calls(messages: Sequence[Message], owner: tuple[str, str], ids: "CallIds") -> Sequence[Message]:
+    """Return the messages with calls and results paired; `owner` is the provider and the model that they go to.
 
     A result answers the last preceding call with its id that has no result yet, regardless of the messages between. A
     result without a call becomes text of the user; a call without a result gets an error result. Truncated answers are
@@ -34,13 +34,12 @@ def pair_tool_calls(messages: Sequence[Message], provider: str, model: str) -> S
     if not any(message.role is Role.TOOL or message.tool_calls or message.incomplete for message in messages):
         return messages
     slots, orphans = _match_results(messages)
-    ids = _CallIds()
     result: list[Message] = []
     for position, message in enumerate(messages):
         if message.incomplete:
             continue
         if position in slots:
-            own = (message.provider, message.model) == (provider, model)
+            own = (message.provider, message.model) == owner
             new_ids = [ids.get_legal_id(slot.call.id, own=own) for slot in slots[position]]
             result.append(_rename_calls(message, iter(new_ids)))
             result.extend(map(_make_result, slots[position], new_ids))
@@ -71,30 +70,6 @@ def _match_results(messages: Sequence[Message]) -> tuple[dict[int, list[_Slot]],
             for slot in slots[position]:
                 waiting[slot.call.id].append(slot)
     return slots, orphans
-
-
-class _CallIds:
-    """Generator of ids that are unique in the request; valid stored ids are reused.
-
-    Ids depend only on earlier messages, so a longer history keeps the ids of a shorter one.
-    """
-
-    def __init__(self) -> None:
-        self._given: set[str] = set()
-        self._count = 0
-
-    def get_legal_id(self, stored: str, *, own: bool) -> str:
-        """Return the stored id, or the next free one if it is empty, taken, or too long for a foreign backend."""
-        chosen = stored
-        if not stored.strip() or stored in self._given or (len(stored) > MAX_ID_CHARACTERS and not own):
-            chosen = next(name for name in self._numbered() if name not in self._given)
-        self._given.add(chosen)
-        return chosen
-
-    def _numbered(self) -> Iterator[str]:
-        while True:
-            self._count += 1
-            yield f"call_{self._count}"
 
 
 def _rename_calls(message: Message, new_ids: Iterator[str]) -> Message:
@@ -131,23 +106,6 @@ def _orphan_as_text(result: Message) -> Message:
     return Message(id=result.id, role=Role.USER, content=content, timestamp=result.timestamp)
 
 
-def make_id_mapper(candidates: Callable[[str], Iterator[str]]) -> Callable[[str], str]:
-    """Return a function that maps the ids of one request, each to its first candidate that is still free.
-
-    Conflicts are resolved in the order of the calls, so a longer history keeps the ids of a shorter one.
-    """
-    known: dict[str, str] = {}
-    given: set[str] = set()
-
-    def map_id(call_id: str) -> str:
-        if call_id not in known:
-            known[call_id] = next(chosen for chosen in candidates(call_id) if chosen not in given)
-            given.add(known[call_id])
-        return known[call_id]
-
-    return map_id
-
-
 NO_OUTPUT = "(no output)"
 HIDDEN_IMAGE = "(image omitted; this model cannot read images)"
 HISTORY_START = "(The conversation before this point is not shown.)"
@@ -175,27 +133,44 @@ class Target(Struct, frozen=True):
     provider: str
     model: str
     takes_image: Callable[[Image], bool] = lambda _: True
+    cache: HistoryCache = field(default_factory=HistoryCache)
+    """Histories that the adapter has encoded for this and other targets."""
 
 
-def repair_history(messages: Sequence[Message], target: Target) -> Sequence[Message]:
-    """Apply the rules of every backend: complete messages, paired calls, no empty blocks, no foreign opaque data."""
+def repair_history(messages: Sequence[Message], target: Target, ids: CallIds | None = None) -> Sequence[Message]:
+    """Apply the rules of every backend: complete messages, paired calls, no empty blocks, no foreign opaque data.
+
+    `ids` has given the ids of the segments before these messages; without it they are the whole history.
+    """
+    ids = ids or CallIds()
     passes: tuple[HistoryPass, ...] = (
         lambda history: [sent for message in history if (sent := _keep_sendable(message, target)) is not None],
-        lambda history: pair_tool_calls(history, target.provider, target.model),
+        lambda history: pair_tool_calls(history, (target.provider, target.model), ids),
         lambda history: [_fill_empty_result(message) for message in history],
     )
     return _apply_passes(passes, messages)
 
 
-def repair_chat_history(messages: Sequence[Message], target: Target) -> Sequence[Message]:
-    """Apply the further rules of chat-completions backends: text results, and alternating turns."""
-    passes: tuple[HistoryPass, ...] = (
-        lambda history: repair_history(history, target),
-        lambda history: list(_move_images(history)),
-        lambda history: list(_merge_neighbours(history)),
-        _add_ends,
-    )
-    return _apply_passes(passes, messages)
+class ChatHistory:
+    """History of a chat-completions backend, repaired segment by segment."""
+
+    def __init__(self, target: Target, ids: CallIds | None = None) -> None:
+        self._target = target
+        self._ids = ids or CallIds()
+
+    def repair(self, segment: Sequence[Message], place: SegmentPlace = WHOLE) -> Sequence[Message]:
+        """Apply the rules of every backend, and those for chats: text results, and alternating turns."""
+        passes: tuple[HistoryPass, ...] = (
+            lambda history: repair_history(history, self._target, self._ids),
+            lambda history: list(_move_images(history)),
+            lambda history: list(_merge_neighbours(history)),
+            lambda history: _add_ends(history, place),
+        )
+        return _apply_passes(passes, segment)
+
+    def copy(self) -> "ChatHistory":
+        """Return a history with the same state."""
+        return ChatHistory(self._target, self._ids.copy())
 
 
 def _apply_passes(passes: Iterable[HistoryPass], messages: Sequence[Message]) -> Sequence[Message]:
@@ -354,10 +329,12 @@ def _merge_neighbours(messages: Iterable[Message]) -> Iterator[Message]:
         yield held
 
 
-def _add_ends(messages: Sequence[Message]) -> Sequence[Message]:
+def _add_ends(messages: Sequence[Message], place: SegmentPlace) -> Sequence[Message]:
     """Ensure that the history starts with a user and ends with a message to answer."""
-    begins = () if messages and messages[0].role is Role.USER else (_user_message([Text(HISTORY_START)]),)
-    ends = (_user_message([Text(CONTINUE_PROMPT)]),) if messages and messages[-1].role is Role.ASSISTANT else ()
+    is_started = not place.is_first or (messages and messages[0].role is Role.USER)
+    is_answered = place.is_last and messages and messages[-1].role is Role.ASSISTANT
+    begins = () if is_started else (_user_message([Text(HISTORY_START)]),)
+    ends = (_user_message([Text(CONTINUE_PROMPT)]),) if is_answered else ()
     return (*begins, *messages, *ends)
 
 
@@ -376,14 +353,19 @@ class Turn(Struct, frozen=True):
     messages: tuple[Message, ...]
 
 
-def group_turns(history: Sequence[Message]) -> list[Turn]:
-    """Return the turns of a history whose calls and results are paired; the first and the last turn are the user's."""
+def group_turns(history: Sequence[Message], place: SegmentPlace = WHOLE) -> list[Turn]:
+    """Return the turns of a segment whose calls and results are paired.
+
+    The first and the last turn of the history are the user's.
+    """
     grouped = [
         Turn("assistant" if assistant else "user", tuple(messages))
         for assistant, messages in groupby(history, key=lambda message: message.role is Role.ASSISTANT)
     ]
-    begins = () if grouped and grouped[0].side == "user" else (_user(HISTORY_START),)
-    ends = (_user(CONTINUE_PROMPT),) if grouped and grouped[-1].side == "assistant" else ()
+    is_started = not place.is_first or (grouped and grouped[0].side == "user")
+    is_answered = place.is_last and grouped and grouped[-1].side == "assistant"
+    begins = () if is_started else (_user(HISTORY_START),)
+    ends = (_user(CONTINUE_PROMPT),) if is_answered else ()
     return [*begins, *grouped, *ends]
 
 

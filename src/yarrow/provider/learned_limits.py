@@ -68,10 +68,14 @@ class LearnedLimits:
         self._patterns = patterns
         self._limits = limits
         self._model_limits: dict[str, Limits] = {}
+        self._all: dict[str, Limits] = {}
+        """Limits of each model, including those of all models, until something is learned."""
 
     def get(self, model: str) -> Limits:
-        """Return the limits known now for requests to a model."""
-        return self._limits | self._model_limits.get(model, NO_LIMITS)
+        """Return the limits known now for requests to a model: the same object until something is learned."""
+        if model not in self._all:
+            self._all[model] = self._limits | self._model_limits.get(model, NO_LIMITS)
+        return self._all[model]
 
     def learn(self, error: ProviderError, sent: SentRequest) -> bool:
         """Return whether the error states a limit that the request was sent without; later requests respect it.
@@ -89,6 +93,7 @@ class LearnedLimits:
         return False
 
     def _add(self, found: Limits, model: str | None) -> None:
+        self._all.clear()
         if model is None:
             self._limits |= found
         else:

@@ -1,4 +1,4 @@
-"""Notes that arrive during an answer are printed once, between its blocks, never within one."""
+"""What a person is told while an answer is written stands between its blocks, never within one, and once."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Results of the Gemini decoder for chunks; recordings go through the library in the tests of the adapter."""
+"""What the Gemini decoder makes of chunks; the captures go through the library in the tests of the adapter."""
 
 from typing import Any
 

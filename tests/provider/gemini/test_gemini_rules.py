@@ -1,4 +1,4 @@
-"""Each rule of Gemini requests rejects its violation."""
+"""Each rule of Gemini requests refuses what it is there for."""
 
 from typing import Any
 

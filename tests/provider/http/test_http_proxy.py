@@ -1,4 +1,4 @@
-"""The proxy of a request is determined by the environment at the client's creation, by the usual rules."""
+"""Which way a request takes is what the environment said when the client was made, by the rules everybody knows."""
 
 from base64 import b64encode
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The Ollama adapter over a strict loopback server that rejects what the real one rejects."""
+"""What the Ollama adapter does, over a loopback server that refuses what the real one refuses."""
 
 import asyncio
 import json

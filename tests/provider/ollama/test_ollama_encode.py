@@ -1,4 +1,4 @@
-"""Requests to an Ollama server are valid for any history and settings."""
+"""What an Ollama server is sent: whatever history is stored and whatever is set, it is legal."""
 
 import json
 from typing import Any

@@ -8,8 +8,8 @@ from typing import Any, Literal, cast
 
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.body import Body
+from yarrow.provider.call_ids import IdMapper
 from yarrow.provider.chat_completions.chunk import CALL_FIELDS, MESSAGE_FIELDS
-from yarrow.provider.history import make_id_mapper
 from yarrow.provider.learned_limits import NO_LIMITS, REFUSED_FIELD_CODES, LimitPattern, Limits, SentRequest
 
 _OPTIONAL_FIELDS = (
@@ -78,11 +78,11 @@ def _find_refused_field(error: ProviderError, sent: SentRequest) -> Limits:
     if _CACHE_MARK in error.message and _CACHE_MARK not in sent.limits.refused:
         return Limits(frozenset({_CACHE_MARK}))
     body = sent.body
-    holders = [*body["messages"], *(call for message in body["messages"] for call in message.get("tool_calls", ()))]
-    of_messages = {name for one in holders for name in one if name in _OPTIONAL_MESSAGE_FIELDS}
+    held = [*body["messages"], *(call for message in body["messages"] for call in message.get("tool_calls", ()))]
+    of_messages = {name for one in held for name in one if name in _OPTIONAL_MESSAGE_FIELDS}
     present = [name for name in _OPTIONAL_FIELDS if name in body] + sorted(of_messages)
-    positions = {name: found.start() for name in present if (found := re.search(rf"\b{name}\b", error.message))}
-    return Limits(frozenset({min(positions, key=lambda name: positions[name])})) if positions else NO_LIMITS
+    places = {name: found.start() for name in present if (found := re.search(rf"\b{name}\b", error.message))}
+    return Limits(frozenset({min(places, key=lambda name: places[name])})) if places else NO_LIMITS
 
 
 # -- what a server requires ----------------------------------------------------------------------------------------
@@ -125,7 +125,10 @@ def rewrite_ids(body: Body, form: IdForm) -> Body:
 
     Ids depend only on earlier messages, so a longer history keeps the ids of a shorter one.
     """
-    legal = make_id_mapper(partial(_derive_ids, _FORM_PATTERNS[form]))
+    ids = [call["id"] for message in body["messages"] for call in message.get("tool_calls", ())]
+    if len(set(ids)) == len(ids) and all(map(re.compile(_FORM_PATTERNS[form]).fullmatch, ids)):
+        return body  # mostly so, and a request may have thousands
+    legal = IdMapper(partial(_derive_ids, _FORM_PATTERNS[form]))
     return body | {"messages": [_rewrite_message(message, legal) for message in body["messages"]]}
 
 

@@ -1,7 +1,7 @@
 """Encoder for the JSON body of a chat-completions request."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from yarrow.message import Image, Message, Opaque, Role, Text, Thinking, ToolCall, ToolSpec
@@ -14,7 +14,8 @@ from yarrow.provider.chat_completions.chunk import (
     decode_fields,
     replay_thinking,
 )
-from yarrow.provider.history import Target, repair_chat_history
+from yarrow.provider.history import ChatHistory, Target
+from yarrow.provider.history_cache import SegmentPlace
 
 _CLAUDE_MODEL = re.compile(r"(?:^|[/.:~-])claude-", re.IGNORECASE)
 """Models that cache only what a request marks, by their names at gateways."""
@@ -43,16 +44,28 @@ def encode_chat_request(
 def encode_messages(request: CompletionRequest, target: Target) -> list[Body]:
     """Return the system prompt and the repaired history in wire format."""
     system = [{"role": "system", "content": request.system}] if request.system.strip() else []
-    return [*system, *map(_message, repair_chat_history(request.messages, target))]
+    return [*system, *target.cache.encode(request.messages, target, lambda: _ChatEncoder(ChatHistory(target)))]
+
+
+class _ChatEncoder:
+    def __init__(self, history: ChatHistory) -> None:
+        self._history = history
+
+    def encode(self, segment: Sequence[Message], place: SegmentPlace) -> list[Body]:
+        return [_message(message) for message in self._history.repair(segment, place)]
+
+    def copy(self) -> "_ChatEncoder":
+        return _ChatEncoder(self._history.copy())
 
 
 def _add_cache_marks(body: Body) -> Body:
     """Return the body with the system prompt and the last message with text marked for the backend's cache."""
-    sent: list[Body] = body["messages"]
+    sent: list[Body] = [*body["messages"]]
     system = next((at for at, message in enumerate(sent) if message["role"] == "system"), -1)
     last = next((at for at in range(len(sent) - 1, -1, -1) if sent[at]["content"] and at != system), -1)
-    marked = [_mark_message(message) if at in (system, last) else message for at, message in enumerate(sent)]
-    return body | {"messages": marked}
+    for at in {system, last} - {-1}:
+        sent[at] = _mark_message(sent[at])
+    return body | {"messages": sent}
 
 
 def _mark_message(message: Body) -> Body:

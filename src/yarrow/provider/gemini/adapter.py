@@ -25,6 +25,7 @@ from yarrow.provider.gemini.client import GeminiSession, open_session
 from yarrow.provider.gemini.decoder import GeminiDecoder
 from yarrow.provider.gemini.request import GeminiEndpoint, GeminiRequest, encode_gemini_request
 from yarrow.provider.history import Target
+from yarrow.provider.history_cache import HistoryCache
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.learned_limits import IMAGE_PATTERN, LearnedLimits, SentRequest
 from yarrow.provider.model_list import make_missing_model_error
@@ -74,21 +75,22 @@ class GeminiProvider:
         self._model = model
         self._settings = settings
         self._http = http
-        backend = make_backend(name, key, settings.headers)
-        self._endpoint = GeminiEndpoint(parse_gemini_address(settings.base_url), backend, settings.headers)
+        speaker = make_backend(name, key, settings.headers)
+        self._endpoint = GeminiEndpoint(parse_gemini_address(settings.base_url), speaker, settings.headers)
         self._timeouts = make_timeouts(settings, local=is_local(settings.base_url))
         self._limits = LearnedLimits((IMAGE_PATTERN,))
+        self._histories = HistoryCache()
 
     async def info(self) -> ProviderInfo:
         """Ask the server for the model's capabilities; unreported ones get the usual values."""
         if not self._model:
             raise make_missing_model_error(self._name)
-        described = await self._get_model()
+        told = await self._get_model()
         return ProviderInfo(
             name=self._name,
             model=self._model,
-            max_tokens=self._settings.max_tokens or described.output_token_limit or 0,
-            context_window=self._settings.context_window or described.input_token_limit or DEFAULT_CONTEXT_WINDOW,
+            max_tokens=self._settings.max_tokens or told.output_token_limit or 0,
+            context_window=self._settings.context_window or told.input_token_limit or DEFAULT_CONTEXT_WINDOW,
             has_images=True,
         )
 
@@ -96,7 +98,7 @@ class GeminiProvider:
         """Stream one answer; if the server refuses images, retry without them, and omit them from then on."""
         while True:
             limits = self._limits.get(request.model)
-            target = Target(self._name, request.model, limits.accepts_image)
+            target = Target(self._name, request.model, limits.accepts_image, self._histories)
             call = encode_gemini_request(request, target, self._settings)
             try:
                 async with aclosing(self._stream_answer(call, request.stream_opts)) as events:

@@ -14,7 +14,9 @@ from yarrow.provider.addresses import GeminiAddress
 from yarrow.provider.backend_errors import Backend
 from yarrow.provider.base import CompletionRequest
 from yarrow.provider.body import replace_surrogates
+from yarrow.provider.call_ids import CallIds
 from yarrow.provider.history import Target, Turn, group_turns, repair_history
+from yarrow.provider.history_cache import SegmentPlace
 
 
 class PartMetadata(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -56,21 +58,33 @@ _UNSIGNED_MODEL = re.compile(r"gemini-[12]\b")
 _ILLEGAL_START = re.compile(r"[^a-zA-Z_]")
 
 
-def encode_contents(history: Sequence[Message], target: Target) -> list[WireValue]:
+def encode_contents(history: tuple[Message, ...], target: Target) -> list[WireValue]:
     """Return the contents of a request; user and model alternate, and the first and the last are the user's."""
     sees = Target(
         target.provider, target.model, lambda image: image.media_type in MEDIA_TYPES and target.takes_image(image)
     )
-    result: list[WireValue] = []
-    calls: dict[str, WireValue] = {}
-    for turn in group_turns(repair_history(history, sees)):
-        if turn.side == "assistant":
-            calls = {}
-            parts = [part for message in turn.messages for part in _encode_model_parts(message, sees, calls)]
-            result.append({"role": "model", "parts": _ensure_signature(parts, target.model)})
-        else:
-            result.append({"role": "user", "parts": _encode_user_turn(turn, calls)})
-    return result
+    return target.cache.encode(history, target, lambda: _ContentsEncoder(sees, CallIds()))
+
+
+class _ContentsEncoder:
+    def __init__(self, target: Target, ids: CallIds) -> None:
+        self._target = target
+        self._ids = ids
+
+    def encode(self, segment: Sequence[Message], place: SegmentPlace) -> list[WireValue]:
+        result: list[WireValue] = []
+        calls: dict[str, WireValue] = {}
+        for turn in group_turns(repair_history(segment, self._target, self._ids), place):
+            if turn.side == "assistant":
+                calls = {}
+                parts = [part for one in turn.messages for part in _encode_model_parts(one, self._target, calls)]
+                result.append({"role": "model", "parts": _ensure_signature(parts, self._target.model)})
+            else:
+                result.append({"role": "user", "parts": _encode_user_turn(turn, calls)})
+        return result
+
+    def copy(self) -> "_ContentsEncoder":
+        return _ContentsEncoder(self._target, self._ids.copy())
 
 
 def _encode_model_parts(message: Message, target: Target, calls: dict[str, WireValue]) -> list[WireValue]:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
-from yarrow.message import Message, Role, ThinkingLevel
+from yarrow.message import Image, Message, Role, ThinkingLevel
 from yarrow.provider.api_keys import find_configured_key
 from yarrow.provider.backend_errors import make_backend
 from yarrow.provider.base import AdapterConfig, CompletionRequest, ModelEntry, Provider, ProviderEvent, ProviderInfo
@@ -15,6 +15,7 @@ from yarrow.provider.chat_completions.decoder import ChatDecoder
 from yarrow.provider.chat_completions.limits import CHAT_PATTERNS, apply_chat_limits
 from yarrow.provider.chat_completions.request import encode_chat_request
 from yarrow.provider.history import Target
+from yarrow.provider.history_cache import HistoryCache
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.inline_tool_calls import extract_inline_calls
 from yarrow.provider.learned_limits import LearnedLimits, SentRequest
@@ -40,6 +41,7 @@ class LlamaCppProvider:
         self._http = http
         self._root = settings.base_url.strip().rstrip("/").removesuffix("/v1")
         self._limits = LearnedLimits(CHAT_PATTERNS)
+        self._histories = HistoryCache()
 
     async def info(self) -> ProviderInfo:
         """Ask the server for its model and the context of a slot; waits while it loads."""
@@ -56,11 +58,11 @@ class LlamaCppProvider:
         """
         refuse_new_images(request.messages, self._name)
         transport = await self._transport("/v1")
-        target = Target(self._name, request.model, takes_image=lambda _: False)
+        target = Target(self._name, request.model, _take_no_image, self._histories)
         whole = encode_chat_request(
             request, target, fields=make_llamacpp_fields(request, self._settings), extra=self._settings.extra_body
         )
-        load_wait, options = self.make_load_wait(), request.stream_opts
+        patience, options = self.make_load_wait(), request.stream_opts
         while True:
             limits = self._limits.get(request.model)
             body = apply_chat_limits(whole, limits)
@@ -72,7 +74,7 @@ class LlamaCppProvider:
                         yield event
             except ProviderError as error:
                 if not self._limits.learn(error, SentRequest(request, body, limits)):
-                    await load_wait.wait(error)
+                    await patience.wait(error)
             else:
                 return
 
@@ -90,20 +92,20 @@ class LlamaCppProvider:
         if not self._root:
             self._root = await find_server(self._http, self.roots)
         if not self._root:
-            addresses = " or ".join(self.roots)
-            sentence = f"no llama.cpp server at {addresses}: start `llama-server -m MODEL.gguf`, or set"
+            places = " or ".join(self.roots)
+            sentence = f"no llama.cpp server at {places}: start `llama-server -m MODEL.gguf`, or set"
             raise ProviderError(Code.UNREACHABLE, f"{sentence} providers.{self._name}.baseUrl", retryable=True)
         timeouts = make_timeouts(self._settings, local=True)
         endpoint = Endpoint(self._root + path, self._backend, headers=self._settings.headers, timeouts=timeouts)
         return Transport(self._http, endpoint, make_bearer_header(self._backend))
 
     async def _wait_until_loaded(self, ask: Callable[[], Awaitable[T]]) -> T:
-        load_wait = self.make_load_wait()
+        patience = self.make_load_wait()
         while True:
             try:
                 return await ask()
             except ProviderError as error:
-                await load_wait.wait(error)
+                await patience.wait(error)
 
 
 async def build(config: AdapterConfig) -> Provider:
@@ -136,8 +138,8 @@ def make_llamacpp_fields(request: CompletionRequest, settings: ProviderSettings)
 
 def refuse_new_images(messages: Sequence[Message], name: str) -> None:
     """Raise UNSUPPORTED_FEATURE if the user sends an image now; those in the history are replaced with a note."""
-    complete = [message for message in messages if not message.incomplete]
-    if complete and complete[-1].role is Role.USER and complete[-1].images:
+    said = [message for message in messages if not message.incomplete]
+    if said and said[-1].role is Role.USER and said[-1].images:
         sentence = f"{name} cannot read images: remove them, or choose another provider"
         raise ProviderError(Code.UNSUPPORTED_FEATURE, sentence)
 
@@ -172,3 +174,7 @@ class LoadWait:
         self._asked += 1
         self._waited += step
         await self._sleep(step)
+
+
+def _take_no_image(_: Image) -> bool:
+    return False

@@ -24,6 +24,7 @@ from yarrow.provider.base import (
 )
 from yarrow.provider.body import Body
 from yarrow.provider.history import Target
+from yarrow.provider.history_cache import HistoryCache
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.learned_limits import (
     IMAGE_PATTERN,
@@ -72,18 +73,19 @@ class MessagesProvider:
         self._transport = Transport(http, endpoint, {"anthropic-version": API_VERSION} | own)
         self._capabilities: dict[str, MessagesCapabilities] = {}
         self._limits = LearnedLimits((SIGNATURE_PATTERN, STYLE_PATTERN, FIELD_PATTERN, IMAGE_PATTERN))
+        self._histories = HistoryCache()
 
     async def info(self) -> ProviderInfo:
         """Ask the server for the model's capabilities; those not reported are inferred from its name."""
         if not self._model:
             raise make_missing_model_error(self._name)
-        capabilities = self._capabilities[self._model] = await self._get_capabilities()
+        abilities = self._capabilities[self._model] = await self._get_capabilities()
         return ProviderInfo(
             name=self._name,
             model=self._model,
-            max_tokens=self._settings.max_tokens or capabilities.max_output,
-            context_window=self._settings.context_window or capabilities.window,
-            has_images=capabilities.images,
+            max_tokens=self._settings.max_tokens or abilities.max_output,
+            context_window=self._settings.context_window or abilities.window,
+            has_images=abilities.images,
         )
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
@@ -117,10 +119,10 @@ class MessagesProvider:
             page = await self._transport.ask(path)
             models = [entry for entry in map(parse_model, parse_rows(page)) if entry is not None]
             entries += [ModelEntry(entry.id, entry.get_capabilities(entry.id).window) for entry in models]
-            next_id = _get_next_page_id(page)
-            if not next_id:
+            follows = _get_next_page_id(page)
+            if not follows:
                 break
-            path = f"models?after_id={quote(next_id, safe='')}"
+            path = f"models?after_id={quote(follows, safe='')}"
         return entries
 
     async def close(self) -> None:
@@ -143,16 +145,17 @@ class MessagesProvider:
         return limits if self.thinking_style is None else limits | _EVERY_STYLE
 
     def _body(self, request: CompletionRequest, limits: Limits, room: int) -> Body:
-        capabilities = self._capabilities.get(request.model) or infer_capabilities(request.model)
-        capabilities = apply_messages_limits(capabilities, limits)
+        learned = self._limits.get(request.model)
+        abilities = self._capabilities.get(request.model) or infer_capabilities(request.model)
+        abilities = apply_messages_limits(abilities, limits)
         if self.thinking_style is not None:
-            capabilities = replace(capabilities, style=self.thinking_style)
+            abilities = replace(abilities, style=self.thinking_style)
         return encode_messages_request(
             request,
-            Target(self._name, request.model, limits.accepts_image),
+            Target(self._name, request.model, learned.accepts_image, self._histories),
             settings=self._settings,
-            capabilities=replace(capabilities, max_output=room) if room else capabilities,
-            accepts_signature=limits.accepts,
+            capabilities=replace(abilities, max_output=room) if room else abilities,
+            accepts_signature=learned.accepts,
         )
 
 
@@ -193,9 +196,9 @@ def apply_messages_limits(capabilities: MessagesCapabilities, limits: Limits) ->
     if style in refused:
         left: list[ThinkingStyle] = [other for other in ("adaptive", "budget") if other not in refused]
         style = left[0] if left else "none"
-    takes_temperature = capabilities.takes_temperature and "temperature" not in refused
+    tempered = capabilities.takes_temperature and "temperature" not in refused
     efforts = () if "output_config" in refused else capabilities.efforts
-    return replace(capabilities, style=style, takes_temperature=takes_temperature, efforts=efforts)
+    return replace(capabilities, style=style, takes_temperature=tempered, efforts=efforts)
 
 
 def _find_refused_signatures(error: ProviderError, sent: SentRequest) -> Limits:

@@ -6,13 +6,16 @@ from itertools import count
 from typing import Any, assert_never, cast
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from yarrow.config.settings import ProviderSettings
 from yarrow.message import Image, Message, Opaque, Role, Text, Thinking, ThinkingLevel, ToolCall, ToolSpec
 from yarrow.provider.base import CompletionRequest
 from yarrow.provider.body import Body, merge_body
-from yarrow.provider.history import Target, Turn, drop_thinking, group_turns, make_id_mapper, repair_history
+from yarrow.provider.call_ids import CallIds, IdMapper
+from yarrow.provider.history import Target, Turn, drop_thinking, group_turns, repair_history
+from yarrow.provider.history_cache import SegmentPlace
 from yarrow.provider.messages.capabilities import EFFORTS, Effort, MessagesCapabilities
 
 SEPARATOR = '{"type":"apart"}'
@@ -96,16 +99,16 @@ def encode_messages_request(
     recursively; null in it removes a field. A tool choice other than `auto` comes from the caller and stays.
     `accepts_signature` returns whether a signature of thinking has not been refused so far.
     """
-    messages = encode_conversation(_drop_unbound_thinking(request, capabilities), target, accepts_signature)
+    thinking = _ThinkingFilter(_count_unbound(request, capabilities), accepts_signature)
+    messages = encode_conversation(request.messages, target, thinking)
     choice = _find_tool_choice(request, messages, capabilities)
     body: Body = {"model": request.model, "messages": messages}
     if request.system.strip():
         body["system"] = [{"type": "text", "text": request.system}]
     if tools := [_tool(tool) for tool in request.tools] or _infer_tools(messages):
         body["tools"] = tools
-    if capabilities.style == "budget" and (choice == "any" or not may_think(messages)):
-        request = replace(request, thinking=ThinkingLevel.OFF)
-    body |= _make_fields(request, settings, capabilities)
+    may = capabilities.style != "budget" or (choice != "any" and may_think(messages))
+    body |= _make_fields(request if may else replace(request, thinking=ThinkingLevel.OFF), settings, capabilities)
     body = merge_body(_add_cache_marks(body), settings.extra_body)
     if choice:
         body["tool_choice"] = {"type": choice}
@@ -113,15 +116,15 @@ def encode_messages_request(
     return body
 
 
-def _drop_unbound_thinking(request: CompletionRequest, capabilities: MessagesCapabilities) -> Sequence[Message]:
-    """Return the messages without thinking whose signature covers a history that has since changed.
+def _count_unbound(request: CompletionRequest, capabilities: MessagesCapabilities) -> int:
+    """Return the number of leading messages whose thinking is signed together with a history that has since changed.
 
     A model with a budget requires the thinking of the current tool turn, and does not sign the preceding history.
     """
     messages, end = request.messages, request.unbound
     if end and capabilities.style == "budget":
         end = min(end, max((at for at, message in enumerate(messages) if message.role is Role.USER), default=0))
-    return (*map(drop_thinking, messages[:end]), *messages[end:])
+    return end
 
 
 def _make_fields(request: CompletionRequest, settings: ProviderSettings, capabilities: MessagesCapabilities) -> Body:
@@ -252,23 +255,60 @@ def _find_effort(wanted: Effort, efforts: Sequence[Effort]) -> Effort | None:
 WireBlock = dict[str, Any]
 
 
-def encode_conversation(
-    history: Sequence[Message], target: Target, accepts_signature: Callable[[str], bool]
-) -> list[WireBlock]:
-    """Return the messages in wire format; `accepts_signature` returns False for a refused signature."""
-    legal_id = make_id_mapper(derive_ids)
+class _ThinkingFilter(Struct, frozen=True):
+    """Thinking that a request must not contain."""
 
-    def message(turn: Turn) -> WireBlock:
-        blocks = [block for one in turn.messages for block in _blocks(one, legal_id)]
+    unbound: int
+    """Number of leading messages whose thinking is dropped."""
+    accepts_signature: Callable[[str], bool]
+    """Returns False for a refused signature."""
+
+
+def encode_conversation(history: tuple[Message, ...], target: Target, thinking: _ThinkingFilter) -> list[WireBlock]:
+    """Return the messages in wire format."""
+
+    def make_encoder() -> _ConversationEncoder:
+        return _ConversationEncoder(target, thinking, _Progress(CallIds(), IdMapper(derive_ids)))
+
+    return target.cache.encode(history, (target, thinking), make_encoder)
+
+
+class _Progress(Struct):
+    """State of the encoder of a segment, from the segments before it."""
+
+    given_ids: CallIds
+    legal_ids: IdMapper
+    count: int = 0
+    """Number of messages."""
+
+
+class _ConversationEncoder:
+    def __init__(self, target: Target, thinking: _ThinkingFilter, progress: _Progress) -> None:
+        self._target = target
+        self._thinking = thinking
+        self._progress = progress
+
+    def encode(self, segment: Sequence[Message], place: SegmentPlace) -> list[WireBlock]:
+        unbound = max(self._thinking.unbound - self._progress.count, 0)
+        self._progress.count += len(segment)
+        bound = (*map(drop_thinking, segment[:unbound]), *segment[unbound:])
+        history = repair_history(bound, self._target, self._progress.given_ids)
+        return [self._encode_turn(turn) for turn in group_turns(history, place)]
+
+    def copy(self) -> "_ConversationEncoder":
+        given, legal, count = self._progress.given_ids, self._progress.legal_ids, self._progress.count
+        return _ConversationEncoder(self._target, self._thinking, _Progress(given.copy(), legal.copy(), count))
+
+    def _encode_turn(self, turn: Turn) -> WireBlock:
+        blocks = [block for message in turn.messages for block in _blocks(message, self._progress.legal_ids)]
         if turn.side == "assistant":
+            accepts = self._thinking.accepts_signature
             blocks = _drop_trailing_thinking(
-                [block for block in blocks if not is_thinking_block(block) or accepts_signature(get_signature(block))]
+                [block for block in blocks if not is_thinking_block(block) or accepts(get_signature(block))]
             )
         else:
             blocks.sort(key=lambda block: block["type"] != "tool_result")
         return {"role": turn.side, "content": blocks}
-
-    return [message(turn) for turn in group_turns(repair_history(history, target))]
 
 
 def _blocks(message: Message, legal_id: Callable[[str], str]) -> Iterator[WireBlock]:

@@ -25,6 +25,7 @@ from yarrow.provider.base import (
 )
 from yarrow.provider.body import Body
 from yarrow.provider.history import Target
+from yarrow.provider.history_cache import HistoryCache
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.inline_tool_calls import extract_inline_calls
 from yarrow.provider.learned_limits import (
@@ -58,6 +59,7 @@ class OllamaProvider:
         self._transport = Transport(http, endpoint, make_bearer_header(self._backend))
         self._capabilities: dict[str, OllamaCapabilities] = {}
         self._limits = LearnedLimits((FIELD_PATTERN, IMAGE_PATTERN))
+        self._histories = HistoryCache()
         self._has_noticed_truncation = False
 
     async def info(self) -> ProviderInfo:
@@ -66,16 +68,16 @@ class OllamaProvider:
         """
         try:
             model = self._model or await self._first_model()
-            capabilities = await self._get_capabilities(model)
+            abilities = await self._get_capabilities(model)
         except ProviderError as error:
             raise add_hint(error, self._name, self._model) from None
         return ProviderInfo(
             name=self._name,
             model=model,
             max_tokens=self._settings.max_tokens,
-            context_window=capabilities.window,
-            has_tool_call=capabilities.tools,
-            has_images=capabilities.images,
+            context_window=abilities.window,
+            has_tool_call=abilities.tools,
+            has_images=abilities.images,
         )
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
@@ -85,9 +87,9 @@ class OllamaProvider:
             body: Body = {}
             limits = self._limits.get(request.model)
             try:
-                capabilities = await self._get_capabilities(request.model)
-                body = self._body(request, capabilities, limits)
-                decoder = OllamaDecoder(self._backend, chunk_size=options.chunk_size, window=capabilities.window)
+                abilities = await self._get_capabilities(request.model)
+                body = self._body(request, abilities, limits)
+                decoder = OllamaDecoder(self._backend, chunk_size=options.chunk_size, window=abilities.window)
                 answer = self._transport.stream("api/chat", body, decoder, idle=options.idle_timeout)
                 async with aclosing(extract_inline_calls(answer, request) if "tools" in body else answer) as events:
                     async for event in events:
@@ -148,7 +150,7 @@ class OllamaProvider:
         return as_count(as_object(options).get("num_ctx")) or self._settings.context_window
 
     def _body(self, request: CompletionRequest, capabilities: OllamaCapabilities, limits: Limits) -> Body:
-        target = Target(self._name, request.model, limits.accepts_image)
+        target = Target(self._name, request.model, limits.accepts_image, self._histories)
         body = encode_ollama_request(request, target, settings=self._settings, capabilities=capabilities)
         return {name: value for name, value in body.items() if name not in limits.refused}
 
@@ -208,8 +210,8 @@ def describe_truncation(request: CompletionRequest, reported: int) -> str:
     least = (len(request.system) + sum(texts)) // _MAX_CHARACTERS_PER_TOKEN
     if not MIN_TRUNCATED_TOKENS <= reported < least:
         return ""
-    comparison = f"{request.model} was sent at least {least} tokens and reports {reported}"
-    return f"{comparison}: the server may have truncated the conversation; set a larger contextWindow"
+    told = f"{request.model} was sent at least {least} tokens and reports {reported}"
+    return f"{told}: the server may have truncated the conversation; set a larger contextWindow"
 
 
 _REFUSAL_PATTERNS: tuple[tuple[str, tuple[str, ...]], ...] = (

@@ -9,7 +9,8 @@ from yarrow.config.settings import ProviderSettings
 from yarrow.message import Image, Message, Role, Text, ToolSpec
 from yarrow.provider.base import CompletionRequest
 from yarrow.provider.body import Body, merge_body
-from yarrow.provider.history import Target, repair_chat_history
+from yarrow.provider.history import ChatHistory, Target
+from yarrow.provider.history_cache import SegmentPlace
 from yarrow.provider.ollama.capabilities import OllamaCapabilities, get_replayed_thinking, make_think_field
 
 MEDIA_TYPES = ("image/png", "image/jpeg", "image/webp")
@@ -50,12 +51,25 @@ def _messages(request: CompletionRequest, target: Target, capabilities: OllamaCa
     def takes(image: Image) -> bool:
         return capabilities.images and image.media_type in MEDIA_TYPES and target.takes_image(image)
 
+    def make_encoder() -> _ConversationEncoder:
+        return _ConversationEncoder(ChatHistory(Target(target.provider, target.model, takes)))
+
     system = [{"role": "system", "content": request.system}] if request.system.strip() else []
-    history = repair_chat_history(request.messages, Target(target.provider, target.model, takes))
-    return [*system, *_conversation(history)]
+    return [*system, *target.cache.encode(request.messages, (target, capabilities.images), make_encoder)]
 
 
-def _conversation(history: Sequence[Message]) -> Iterator[Body]:
+class _ConversationEncoder:
+    def __init__(self, history: ChatHistory) -> None:
+        self._history = history
+
+    def encode(self, segment: Sequence[Message], place: SegmentPlace) -> list[Body]:
+        return list(_encode_conversation(self._history.repair(segment, place)))
+
+    def copy(self) -> "_ConversationEncoder":
+        return _ConversationEncoder(self._history.copy())
+
+
+def _encode_conversation(history: Sequence[Message]) -> Iterator[Body]:
     names: dict[str, str] = {}
     for message in history:
         match message.role:

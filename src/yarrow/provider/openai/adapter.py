@@ -18,6 +18,7 @@ from yarrow.provider.chat_completions.decoder import ChatDecoder
 from yarrow.provider.chat_completions.limits import CHAT_PATTERNS, apply_chat_limits, find_host_limits
 from yarrow.provider.chat_completions.request import encode_chat_request
 from yarrow.provider.history import Target
+from yarrow.provider.history_cache import HistoryCache
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.inline_tool_calls import extract_inline_calls
 from yarrow.provider.learned_limits import IMAGE_PATTERN, LearnedLimits, Limits, SentRequest
@@ -48,6 +49,7 @@ class OpenAiProvider:
         )
         self._transport = self._connect(self._endpoint)
         self._limits = LearnedLimits((*CHAT_PATTERNS, IMAGE_PATTERN), find_host_limits(self._address.host))
+        self._histories = HistoryCache()
 
     async def info(self) -> ProviderInfo:
         """Return the capabilities known without a request, which would delay the first answer."""
@@ -71,8 +73,8 @@ class OpenAiProvider:
                 decoder = ChatDecoder(self._endpoint.backend, chunk_size=options.chunk_size)
                 raw = self._transport.stream("chat/completions", body, decoder, idle=options.idle_timeout)
                 # A hosted backend parses its model's calls itself.
-                answer = extract_inline_calls(raw, request) if self._address.is_local_server else raw
-                async with aclosing(answer) as events:
+                heard = extract_inline_calls(raw, request) if self._address.is_local_server else raw
+                async with aclosing(heard) as events:
                     async for event in events:
                         yield event
             except ProviderError as error:
@@ -112,7 +114,7 @@ class OpenAiProvider:
         return Transport(self._http, endpoint, make_bearer_header(endpoint.backend))
 
     def _body(self, request: CompletionRequest, limits: Limits) -> Body:
-        target = Target(self._name, request.model, limits.accepts_image)
+        target = Target(self._name, request.model, limits.accepts_image, self._histories)
         extra = self._settings.extra_body
         fields = make_openai_fields(request, self._settings, self._address)
         return apply_chat_limits(encode_chat_request(request, target, fields=fields, extra=extra), limits)
@@ -124,11 +126,11 @@ async def build(config: AdapterConfig) -> Provider:
     key = await find_configured_key(config.name, settings, config.environment)
     # By a common convention the variable names a server, and the key next to it is for that server.
     elsewhere = config.environment.get("OPENAI_BASE_URL", "").strip()
-    is_redirected = bool(elsewhere) and config.name == "openai" and not settings.base_url
-    if is_redirected:
+    follows = bool(elsewhere) and config.name == "openai" and not settings.base_url
+    if follows:
         settings = replace(settings, base_url=elsewhere)
     address = parse_openai_address(settings.base_url)
-    if not key and (is_redirected or address.is_trusted):
+    if not key and (follows or address.is_trusted):
         key, _ = find_vendor_key(config.environment)
     if not key and address.is_official and not has_credential_header(settings):
         raise make_missing_key_error(config.name, "openai")

@@ -1,0 +1,1 @@
+"""Caches of package managers: which ones commands use, and how."""

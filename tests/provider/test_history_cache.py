@@ -1,0 +1,98 @@
+"""What a request costs in a long session, as function calls: only what is new in it is encoded."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+import pytest
+from provider.test_law_one import FORMATS, HERE, TOOLS, Format, Recorder, prompts, said
+
+from yarrow.config.settings import ProviderSettings
+from yarrow.errors import ProviderError
+from yarrow.message import Message, Role, Text, ToolCall
+from yarrow.provider import history_cache
+from yarrow.provider.base import CompletionRequest
+from yarrow.provider.history_cache import MAX_HISTORIES
+
+
+def conversation(turns: int, model: str) -> tuple[Message, ...]:
+    messages = [said(Role.USER, Text("Count."))]
+    for number in range(turns):
+        call = ToolCall(f"c{number}", "read", '{"path": "a"}')
+        messages.append(said(Role.ASSISTANT, Text("I look."), call, provider=HERE, model=model))
+        messages.append(said(Role.TOOL, Text(f"{number}"), tool_call_id=call.id, tool_name="read"))
+    return tuple(messages)
+
+
+def costs(form: Format, histories: Sequence[tuple[Message, ...]]) -> list[int]:
+    """The functions of Yarrow that one provider calls for a request with each of the histories, one after the other."""
+    count = 0
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        nonlocal count
+        count += event == "call" and frame.f_globals.get("__name__", "").startswith("yarrow.")
+
+    async def ask() -> list[int]:
+        nonlocal count
+        provider = form.adapter(
+            HERE,
+            form.models[0],
+            settings=ProviderSettings(base_url=form.url),
+            key="",
+            http=Recorder(form.capabilities[-1]),
+        )
+        found: list[int] = []
+        for history in histories:
+            request = CompletionRequest(model=form.models[0], messages=history, tools=TOOLS[:1])
+            count = 0
+            sys.setprofile(profile)
+            with pytest.raises(ProviderError, match="recorded"):
+                await anext(provider.stream(request))
+            sys.setprofile(None)
+            found.append(count)
+        return found
+
+    before = sys.getprofile()
+    try:
+        return asyncio.run(ask())
+    finally:
+        sys.setprofile(before)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_message_is_encoded_once(name: str) -> None:
+    form = FORMATS[name]
+    whole = conversation(400, form.models[0])
+    _, first, _, again, next_turn = costs(form, [whole[:1], whole[:201], whole[:203], whole[:205], whole[:207]])
+    _, long_first, _, long_again, long_next = costs(form, [whole[:1], whole[:-6], whole[:-4], whole[:-2], whole])
+    assert long_first > 2 * first
+    # Whether a turn began with thinking is looked up in one step for each of its answers.
+    assert max(long_again - again, long_next - next_turn) <= 400
+    assert next_turn < first / 5
+
+
+def test_as_many_histories_stay_known_as_take_turns() -> None:
+    form = FORMATS["openai"]
+    sessions = [(said(Role.USER, Text(f"{one}")), *conversation(50, "m")) for one in range(MAX_HISTORIES + 1)]
+    first, *_, again = costs(form, [*sessions[:-1], sessions[0]])
+    assert again < first / 5
+    first, *_, again = costs(form, [*sessions, sessions[0]])
+    assert again == pytest.approx(first, rel=0.2)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_late_result_answers_its_call(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    form = FORMATS[name]
+    model = form.models[0]
+    late = said(Role.TOOL, Text("found"), tool_call_id="c0", tool_name="read")
+    history = (
+        *conversation(1, model)[:2],
+        said(Role.USER, Text("Are you there?")),
+        said(Role.ASSISTANT, Text("Yes."), provider=HERE, model=model),
+        said(Role.USER, Text("Go on.")),
+        late,
+    )
+    monkeypatch.setattr(history_cache, "MIN_MESSAGES", 1)
+    requests = [CompletionRequest(model=model, messages=history[:end], tools=TOOLS[:1]) for end in range(1, 7)]
+    assert prompts(form, requests) == [prompts(form, [request])[0] for request in requests]
