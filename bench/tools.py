@@ -31,7 +31,7 @@ from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.workspace import Workspace
 from yarrow.tool.base import Result, ToolContext
 from yarrow.tool.bash import Bash, BashArguments
-from yarrow.tool.edit import Edit, EditArguments, OneEdit
+from yarrow.tool.edit import Edit, EditArguments, TextEdit
 from yarrow.tool.grep import Grep, GrepArguments
 
 CALLS = 10
@@ -162,7 +162,7 @@ def edit(where: ToolContext) -> Side:
 
     async def side() -> None:
         old, new = texts
-        async for _ in Edit().run(EditArguments(path.name, (OneEdit(old, new),)), where):
+        async for _ in Edit().run(EditArguments(path.name, (TextEdit(old, new),)), where):
             pass
         texts.reverse()
 
