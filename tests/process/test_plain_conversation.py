@@ -16,8 +16,7 @@ from doubles.ollama_server import says as said_by_ollama
 from doubles.screen import Screen
 from doubles.world import World
 from yarrow.cli.terminal_permissions import QUIET_SECONDS
-from yarrow.client.slash_commands import CHAT_COMMANDS
-from yarrow.client.tui.command_dispatch import TUI_COMMANDS
+from yarrow.client.conversation import CHAT_COMMANDS
 
 
 @asynccontextmanager
@@ -94,9 +93,7 @@ async def test_help_names_every_command(world: World) -> None:
     async with talking(world) as screen:
         screen.send("/help\r")
         await asks_again(screen, "continue on the next line")
-        missing = [
-            name for name in {**TUI_COMMANDS, **CHAT_COMMANDS} if name != "exit" and f"\n/{name}" not in screen.text
-        ]
+        missing = [name for name in CHAT_COMMANDS if name != "exit" and f"\n/{name}" not in screen.text]
         assert missing == []
 
 

@@ -18,9 +18,9 @@ import pytest
 
 from doubles.world import World
 from yarrow.cli.sessions_command import TERMINAL_COMMANDS
+from yarrow.client.conversation import CHAT_COMMANDS
 from yarrow.client.sessions_command import SESSION_COMMANDS
-from yarrow.client.slash_commands import CHAT_COMMANDS, COMMANDS
-from yarrow.client.tui.command_dispatch import TUI_COMMANDS
+from yarrow.client.slash_commands import COMMANDS
 from yarrow.message import Message
 from yarrow.session.ids import new_id
 from yarrow.session.line import encode_line
@@ -567,7 +567,7 @@ async def test_a_command_after_a_flag_is_a_command(world: World, told: str, tmp_
 
 
 async def test_a_terminal_ui_command_is_not_sent_to_a_model(world: World, told: str) -> None:
-    assert set(TERMINAL_COMMANDS) == {*TUI_COMMANDS, *CHAT_COMMANDS} - set(COMMANDS)
+    assert set(TERMINAL_COMMANDS) == {*CHAT_COMMANDS} - set(COMMANDS)
     ended = await world.run("-c", "/model x")
     assert (ended.code, ended.out) == (2, "")
     assert "/model works only in the terminal UI: use -m MODEL." in ended.err

@@ -10,8 +10,7 @@ import pytest
 from doubles.chat_server import DONE, ChatServer, Reply, chunk, finish, says
 from doubles.screen import Screen
 from doubles.world import World
-from yarrow.client.slash_commands import CHAT_COMMANDS
-from yarrow.client.tui.command_dispatch import TUI_COMMANDS
+from yarrow.client.conversation import CHAT_COMMANDS
 
 WORK = {
     "/tree": "R rebase",
@@ -54,10 +53,7 @@ def name_of(line: str) -> str:
 
 
 def test_every_command_is_tested_and_marked_correctly() -> None:
-    marks = {
-        **{name: one.is_idle_only for name, one in CHAT_COMMANDS.items()},
-        **{name: one.is_idle_only for name, one in TUI_COMMANDS.items()},
-    }
+    marks = {name: one.is_idle_only for name, one in CHAT_COMMANDS.items()}
     refused = {name_of(line) for line in REFUSED if line.startswith("/")}
     worked = {name_of(line) for line in (*WORK, *LEAVES)}
     assert refused == {name for name, waits in marks.items() if waits}

@@ -1,9 +1,7 @@
 """Line-by-line conversation for screen readers and simple terminals; nothing is redrawn."""
 
 import os
-from collections.abc import Awaitable, Callable, Iterable
 
-from grpc import aio
 from msgspec.structs import replace
 
 from yarrow.cli.cli_context import CliContext, choose_session, format_resume_command, open_service
@@ -12,24 +10,16 @@ from yarrow.cli.interrupt_handler import abort_on_interrupt
 from yarrow.cli.output_writer import OutputStream, OutputWriter
 from yarrow.cli.terminal_permissions import open_permission_ui, read_terminal
 from yarrow.client import plain_mode
+from yarrow.client.clipboard import Clipboard
+from yarrow.client.conversation import CHAT_COMMANDS, Conversation, LineRejected
+from yarrow.client.front_end import HelpPage, InputLine, OutputKind, Picker, SessionChange, ToolOutputPage
+from yarrow.client.json_mode import Sink
 from yarrow.client.message_history import read_messages_after
-from yarrow.client.rpc_errors import RpcFailure, SessionNotFound, parse_rpc_error
 from yarrow.client.sanitizer import sanitize
-from yarrow.client.session_files import FilePathError
-from yarrow.client.session_setup import (
-    SESSION_DELETED,
-    SESSION_NEEDED,
-    SessionInfo,
-    make_similar_session,
-    open_session,
-    recreate_session,
-    session_exists,
-)
-from yarrow.client.shell_escape import BANG, parse_bang, run_shell_command
-from yarrow.client.slash_command import CommandContext, CommandError, CommandFailedError
-from yarrow.client.slash_commands import CHAT_COMMANDS, COMMAND_NAME, run_line
+from yarrow.client.session_setup import SessionInfo, make_similar_session, open_session
+from yarrow.client.shell_escape import BANG, run_shell_command
+from yarrow.client.slash_command import ChatParts, LongOperation
 from yarrow.client.stub import Stub
-from yarrow.client.tui.clipboard import write_text
 from yarrow.v1 import agent_pb2 as pb
 
 PROMPT = "> "
@@ -79,15 +69,6 @@ class LineReader:
         return line.decode("utf-8", "replace") if line or end else None
 
 
-QUIT_COMMANDS = ("/quit", "/exit")
-LINE_ALTERNATIVES = {
-    "resume": "run /tree to list sessions, then /resume SESSION",
-    "merge": "run /tree to list sessions, then /merge SESSION [--summary]",
-    "rebase": "run /show to list messages, then /rebase INDEX... [--squash]",
-}
-"""Commands that without arguments open a full-screen list, and their equivalents in line mode."""
-
-
 async def run_conversation(context: CliContext, request: pb.PromptRequest) -> ExitCode:
     """Read and run prompts until the end of input. Raises `aio.AioRpcError` if no session can be opened."""
     async with open_service(context) as stub, OutputWriter(out=context.out) as output:
@@ -96,157 +77,132 @@ async def run_conversation(context: CliContext, request: pb.PromptRequest) -> Ex
         lines = LineReader(output.err)
         person = open_permission_ui(output, keep=lines.push_back)
         terminal = plain_mode.PlainTerminal(output.out, output.err, person)
-        chat = LineConversation(
-            stub, request, await choose_session(stub, context.arguments, request), terminal=terminal
-        )
-        chat.print_greeting()
-        while (line := await lines.read_line()) is not None:
-            # A space before the slash means that the line is not a command.
-            text = line.rstrip()
-            if text and text.split(None, 1)[0] in QUIT_COMMANDS and not text[0].isspace():
-                break
-            if text:
-                await chat.handle_line(text)
-        else:
-            # At the end of input the cursor is still behind the last "> ".
-            output.err.write("\n")
+        session = LineSession(stub, await choose_session(stub, context.arguments, request), terminal)
+        conversation = _make_conversation(stub, request, session=session, terminal=terminal)
+        await _read_lines(lines, conversation, session, err=output.err)
         if not request.options.ephemeral:
-            command = format_resume_command(context.arguments._replace(plain=True), chat.session.session_id)
+            command = format_resume_command(context.arguments._replace(plain=True), session.session_id)
             output.err.write(f"Resume with: {command}\n")
     return ExitCode.DONE
 
 
-class LineConversation:
-    """A conversation, in one session at a time."""
+def _make_conversation(
+    stub: Stub, request: pb.PromptRequest, *, session: "LineSession", terminal: plain_mode.PlainTerminal
+) -> Conversation:
+    async def make_session(cwd: str) -> str:
+        return (await make_similar_session(stub, request, cwd)).session_id
 
-    def __init__(
-        self, stub: Stub, request: pb.PromptRequest, session: SessionInfo, *, terminal: plain_mode.PlainTerminal
-    ) -> None:
-        self.session = session
-        self._stub = stub
-        self._request = request
+    # A simple terminal is sent no escape sequences, and shows no operation that is running.
+    operation, clipboard = LongOperation(lambda _doing, _since: None), Clipboard(os.environ)
+    parts = ChatParts(LineFrontEnd(terminal), session, operation, clipboard)
+    return Conversation(stub, parts, make_session=make_session)
+
+
+async def _read_lines(lines: LineReader, conversation: Conversation, session: "LineSession", *, err: Sink) -> None:
+    """Read and handle lines until the user quits or the input ends."""
+    session.print_greeting()
+    while (line := await lines.read_line()) is not None:
+        if not (text := line.rstrip()):
+            continue
+        try:
+            if not await conversation.handle_line(InputLine(text)):
+                return
+        except LineRejected as error:
+            _write_notice(err, str(error))
+        session.print_greeting()
+    # At the end of input the cursor is still behind the last "> ".
+    err.write("\n")
+
+
+class LineFrontEnd:
+    """Prints results on standard output and everything else on standard error."""
+
+    has_screen = False
+
+    def __init__(self, terminal: plain_mode.PlainTerminal) -> None:
         self._terminal = terminal
 
-    async def handle_line(self, text: str) -> None:
-        """Run a line and print any error."""
-        try:
-            await self._dispatch(text)
-        except aio.AioRpcError as error:
-            self._print_notice(await self._explain(parse_rpc_error(error)))
-        except (CommandError, FilePathError, CommandFailedError, SessionNotFound) as error:
-            self._print_notice(str(error))
-
-    async def _explain(self, refused: RpcFailure) -> str:
-        """Return the service's error message, with advice if a session does not exist."""
-        if refused.reason != "SESSION_UNKNOWN":
-            return refused.message
-        is_open = await session_exists(self._stub, self.session.session_id)
-        return f"{refused.message}; run /tree to list sessions" if is_open else SESSION_NEEDED
-
-    async def _dispatch(self, text: str) -> None:
-        found = COMMAND_NAME.match(text)
-        name = found[1] if found else ""
-        if text.startswith(BANG):
-            await self._replace_if_deleted()
-            command = run_shell_command(self._stub, parse_bang(self.session.session_id, text), out=self._terminal.out)
-            await abort_on_interrupt(command, self._stub, self.session)
-        elif found and name in LINE_COMMANDS:
-            await LINE_COMMANDS[name][1](self)
-        elif found and name in CHAT_COMMANDS:
-            if name in LINE_ALTERNATIVES and found.end() == len(text):
-                raise CommandError(f"/{name} opens a list only in the terminal UI: {LINE_ALTERNATIVES[name]}")
-            await self._run_chat_command(text)
+    def print(self, text: str, kind: OutputKind) -> None:
+        """Print a text; an empty line precedes what a model wrote."""
+        if kind == "error":
+            _write_notice(self._terminal.err, text)
         else:
-            if found:
-                await self._refuse_unknown(name)
-            await self._replace_if_deleted()
-            prompt = pb.PromptRequest(text=text)
-            run = plain_mode.run_plain(self._stub, self.session, prompt, terminal=self._terminal)
-            await abort_on_interrupt(run, self._stub, self.session)
+            self._terminal.out.write(f"{chr(10) * (kind == 'model')}{sanitize(text)}\n")
 
-    async def _replace_if_deleted(self) -> None:
-        """Continue in a new session with the same settings if the current one was deleted elsewhere."""
-        present = self.session
-        if await session_exists(self._stub, present.session_id):
-            return
-        made = await recreate_session(
-            self._stub, self._make_session, present.cwd, settings=present.settings or pb.SessionSettings()
-        )
-        self._print_notice(SESSION_DELETED)
-        self.session = await open_session(self._stub, made, pb.SessionSettings())
-        self.print_greeting()
+    async def pick(self, picker: Picker) -> None:
+        """Choose nothing: there is no list to pick from."""
 
-    async def _run_chat_command(self, text: str) -> None:
-        here = CommandContext(self._stub, self.session.session_id, self.session.cwd, self._make_session)
-        answer = await run_line(here, text, table=CHAT_COMMANDS)
-        self._terminal.out.write(f"{sanitize(answer.full_text)}\n")
-        if answer.session_id or answer.changes_settings:
-            going_on = answer.session_id or self.session.session_id
-            self.session = await open_session(self._stub, going_on, pb.SessionSettings())
-            self.print_greeting()
-
-    async def _make_session(self, cwd: str) -> str:
-        return (await make_similar_session(self._stub, self._request, cwd)).session_id
-
-    async def _refuse_unknown(self, name: str) -> None:
-        """Raise `CommandError` for an unknown command, which is not meant for the model."""
-        if not {name, f"skill:{name}"} & {one.name for one in await self._list_prompt_commands()}:
-            raise CommandError(
-                f"Unknown command /{name}. Type /help to see all commands; start with a space to send it as text."
-            )
-
-    async def _list_prompt_commands(self) -> Iterable[pb.Command]:
-        request = pb.ListCommandsRequest(session_id=self.session.session_id)
-        return (await self._stub.ListCommands(request)).commands
-
-    async def help(self) -> None:
+    async def view(self, page: HelpPage | ToolOutputPage) -> None:
         """Print the commands and other inputs."""
-        rows = [(f"/{name} {one.usage}".strip(), one.help) for name, one in CHAT_COMMANDS.items()]
-        rows += [(f"/{name}", text) for name, (text, _) in LINE_COMMANDS.items()]
-        rows += [(f"/{one.name}", one.description) for one in await self._list_prompt_commands()]
-        self._terminal.err.write("".join(f"{left}: {sanitize(right)}\n" for left, right in (*rows, *OTHER_INPUTS)))
+        if isinstance(page, HelpPage):
+            rows = [(f"/{name} {one.usage}".strip(), one.help) for name, one in CHAT_COMMANDS.items()]
+            rows += [(f"/{name}", text) for name, text in page.expanded.items()]
+            self._terminal.err.write("".join(f"{left}: {sanitize(right)}\n" for left, right in (*rows, *OTHER_INPUTS)))
 
-    async def copy(self) -> None:
-        """Copy the last answer to the clipboard with a program; a simple terminal is sent no escape sequences."""
+
+class LineSession:
+    """The session of a line-by-line conversation; each line runs to its end before the next is read."""
+
+    is_running = False
+
+    def __init__(self, stub: Stub, session: SessionInfo, terminal: plain_mode.PlainTerminal) -> None:
+        self._stub = stub
+        self._session = session
+        self._terminal = terminal
+
+    @property
+    def session_id(self) -> str:
+        """Id of the session."""
+        return self._session.session_id
+
+    @property
+    def cwd(self) -> str:
+        """Working directory of the session."""
+        return self._session.cwd
+
+    @property
+    def settings(self) -> pb.SessionSettings:
+        """Settings of the session when it was opened."""
+        return self._session.settings or pb.SessionSettings()
+
+    async def open(self, session_id: str, _change: SessionChange) -> None:
+        """Continue in a session."""
+        self._session = await open_session(self._stub, session_id, pb.SessionSettings())
+
+    async def run(self, line: InputLine, request: pb.RunToolRequest | None) -> None:
+        """Run a prompt or a shell command; an interrupt ends only this."""
+        self.print_greeting()
+        if request is not None:
+            command = run_shell_command(self._stub, request, out=self._terminal.out)
+            await abort_on_interrupt(command, self._stub, self._session)
+            return
+        prompt = pb.PromptRequest(text=line.text)
+        run = plain_mode.run_plain(self._stub, self._session, prompt, terminal=self._terminal)
+        await abort_on_interrupt(run, self._stub, self._session)
+
+    async def find_last_answer(self) -> str:
+        """Return the text of the model's last message that has text; empty if none has."""
         answer = ""
-        async for message in read_messages_after(self._stub, self.session.session_id, ""):
+        async for message in read_messages_after(self._stub, self.session_id, ""):
             said = "".join(block.text.text for block in message.content)
             answer = said if message.role == pb.ROLE_ASSISTANT and said else answer
-        if not answer:
-            raise CommandError("Nothing to copy yet: there is no answer.")
-        program = await write_text(answer, os.environ)
-        if not program:
-            raise CommandError(
-                "No clipboard program found: install wl-copy, xclip, pbcopy or tmux, or use /export PATH."
-            )
-        target = "tmux buffer" if program == "tmux" else "clipboard"
-        self._terminal.out.write(f"Copied the last answer to the {target} ({len(answer):,} characters)\n")
-
-    async def reload(self) -> None:
-        """Print the session again."""
-        await self._run_chat_command("/show")
+        return answer
 
     def print_greeting(self) -> None:
         """Print why the provider was chosen and the warnings of the session, once."""
-        session = self.session
+        session = self._session
         if session.provider_reason:
-            self._print_notice(f"using {session.provider}/{session.model}: {session.provider_reason}")
+            _write_notice(self._terminal.err, f"using {session.provider}/{session.model}: {session.provider_reason}")
         for sentence in session.warnings:
-            self._print_notice(sentence)
-        self.session = replace(session, provider_reason="", warnings=())
-
-    def _print_notice(self, sentence: str) -> None:
-        self._terminal.err.write(f"yarrow: {sanitize(sentence)}\n")
+            _write_notice(self._terminal.err, sentence)
+        self._session = replace(session, provider_reason="", warnings=())
 
 
-LINE_COMMANDS: dict[str, tuple[str, Callable[[LineConversation], Awaitable[None]]]] = {
-    "copy": ("copy the last answer", LineConversation.copy),
-    "reload": ("print the session again", LineConversation.reload),
-    "help": ("show this help", LineConversation.help),
-}
-"""Commands of line mode in addition to `CHAT_COMMANDS`: help and implementation of each."""
+def _write_notice(err: Sink, sentence: str) -> None:
+    err.write(f"yarrow: {sanitize(sentence)}\n")
+
+
 OTHER_INPUTS = (
-    ("/quit", "quit"),
     (f"{BANG}COMMAND", "run a shell command and tell the model"),
     (f"{2 * BANG}COMMAND", "run a shell command without telling the model"),
     (f"...{CONTINUATION}", "continue on the next line"),

@@ -2,8 +2,16 @@
 
 from collections.abc import Sequence
 
+from yarrow.client.front_end import FrontEnd, WordPicker
 from yarrow.client.permission_texts import reveal, shorten_path
-from yarrow.client.slash_command import CommandContext, CommandError, CommandResult, CommandUsageError, SlashCommand
+from yarrow.client.slash_command import (
+    CommandContext,
+    CommandError,
+    CommandResult,
+    CommandUsageError,
+    CommandWording,
+    SlashCommand,
+)
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 
@@ -20,29 +28,44 @@ async def _new(context: CommandContext, _words: Sequence[str]) -> CommandResult:
 
 
 async def _model(context: CommandContext, words: Sequence[str]) -> CommandResult:
-    if not words:
-        return await _list_models(context)
-    provider, slash, model = words[0].partition("/")
+    name = words[0] if words else ""
+    if not name:
+        if context.screen is None:
+            return await _list_models(context)
+        name = await _pick_model(context, context.screen)
+    if not name:
+        return CommandResult("")
+    provider, slash, model = name.partition("/")
     await _configure(
-        context, pb.SessionSettings(provider=provider, model=model) if slash else pb.SessionSettings(model=words[0])
+        context, pb.SessionSettings(provider=provider, model=model) if slash else pb.SessionSettings(model=name)
     )
-    return CommandResult(f"Model: {words[0]}", changes_settings=True)
+    return CommandResult(f"Model: {name}", changes_settings=True)
 
 
 async def _list_models(context: CommandContext) -> CommandResult:
     """Return the models of the current provider, one per line, and mark the one in use."""
-    state = await _get_state(context)
-    listed = await context.stub.ListModels(pb.ListModelsRequest(provider=state.settings.provider))
-    if not listed.models:
-        raise CommandError(format_no_models(listed.provider))
-    present = state.provider.model
+    present, listed = await _get_models(context)
     lines = [f"{listed.provider}/{one.name}{' (in use)' * (one.name == present)}" for one in listed.models]
     return CommandResult("\n".join(lines))
 
 
-def format_no_models(provider: str) -> str:
-    """Return the message for a provider that lists no models."""
-    return f"{provider} lists no models; use /model NAME to choose one"
+async def _pick_model(context: CommandContext, screen: FrontEnd) -> str:
+    """Return the model that the user chooses, with its provider; empty if none."""
+    if context.chat is not None and context.chat.session.is_running:
+        raise CommandError("Can't change the model while the agent is running. Wait, or press Esc to stop it.")
+    present, listed = await _get_models(context)
+    choices = [(one.name, f"{one.context_window:,} tokens" if one.context_window else "") for one in listed.models]
+    picked = await screen.pick(WordPicker((f"Choose a model ({listed.provider})", "Models"), choices, present))
+    return f"{listed.provider}/{picked}" if picked else ""
+
+
+async def _get_models(context: CommandContext) -> tuple[str, pb.ListModelsResponse]:
+    """Return the model in use and the models of its provider."""
+    state = await _get_state(context)
+    listed = await context.stub.ListModels(pb.ListModelsRequest(provider=state.settings.provider))
+    if not listed.models:
+        raise CommandError(f"{listed.provider} lists no models; use /model NAME to choose one")
+    return state.provider.model, listed
 
 
 async def _thinking(context: CommandContext, words: Sequence[str]) -> CommandResult:
@@ -97,7 +120,14 @@ def _parse_choice(words: Sequence[str], choices: Sequence[str], name: str) -> st
 
 SETTING_COMMANDS: dict[str, SlashCommand] = {
     "new": SlashCommand("", "start another session", _new),
-    "model": SlashCommand("[PROVIDER/MODEL]", "change the model", _model, 1, is_idle_only=True),
+    "model": SlashCommand(
+        "[PROVIDER/MODEL]",
+        "change the model",
+        _model,
+        1,
+        is_idle_only=True,
+        on_screen=CommandWording("[PROVIDER/MODEL]", "choose a model"),
+    ),
     "thinking": SlashCommand("LEVEL", "set the thinking level", _thinking, 1, is_idle_only=True),
     "permissions": SlashCommand(
         "[MODE | revoke N]",

@@ -6,15 +6,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from yarrow.client import session_files, session_format
+from yarrow.client.front_end import (
+    FrontEnd,
+    MessagePicker,
+    MessageSelection,
+    SessionChoice,
+    SessionPicker,
+    ToolOutputPage,
+    WordPicker,
+)
 from yarrow.client.message_history import read_messages_after
 from yarrow.client.session_setup import find_session
-from yarrow.client.setting_commands import SETTING_COMMANDS
 from yarrow.client.slash_command import (
     CommandContext,
     CommandError,
     CommandFailedError,
     CommandResult,
     CommandUsageError,
+    CommandWording,
     SlashCommand,
 )
 from yarrow.v1 import agent_pb2 as pb
@@ -23,6 +32,8 @@ COMMAND_NAME = re.compile(r"/([\w.:-]+)(?:\s+|$)")
 """Start of a command; a path does not match because of its second slash."""
 MAX_PROMPT_LINES = 40
 """Maximum lines shown of an imported system prompt."""
+_REBASE_USAGE = "INDEX... [--squash] (indices count from 0)"
+_MERGE_USAGE = "SESSION [--summary]"
 
 
 async def run_line(
@@ -32,7 +43,8 @@ async def run_line(
     name, *more = line.strip().removeprefix("/").split(None, 1) or [""]
     command = (COMMANDS if table is None else table).get(name)
     # A single argument is the rest of the line, including spaces: a path, a name, instructions.
-    whole = command is not None and command.max_words == 1 and more
+    has_screen = context.screen is not None
+    whole = command is not None and command.wording(has_screen=has_screen).max_words == 1 and more
     return await run_command(context, name, more if whole else _split_words("".join(more)), table=table)
 
 
@@ -49,8 +61,9 @@ async def run_command(
         near = find_nearest(name)
         hint = f"Did you mean /{near}?" if near else f"Commands: /{', /'.join(COMMANDS)}"
         raise CommandError(f"Unknown command /{name}. {hint}")
-    if len(words) > command.max_words:
-        raise CommandUsageError(name, command.usage)
+    wording = command.wording(has_screen=context.screen is not None)
+    if len(words) > wording.max_words:
+        raise CommandUsageError(name, wording.usage)
     return await command.run(context, words)
 
 
@@ -80,33 +93,70 @@ async def _fork(context: CommandContext, _words: Sequence[str]) -> CommandResult
 
 
 async def _rebase(context: CommandContext, words: Sequence[str]) -> CommandResult:
+    if not words:
+        alternative = "run /show to list messages, then /rebase INDEX... [--squash]"
+        screen = context.require_screen("rebase", _REBASE_USAGE, alternative)
+        return await _pick_rebase(context, screen, context.session_id)
     squash = "--squash" in words
     indices = [_parse_number(word, "a message index") for word in words if word != "--squash"]
     if not indices or any(index < 0 for index in indices):
-        raise CommandUsageError("rebase", "INDEX... [--squash] (indices count from 0)")
+        raise CommandUsageError("rebase", _REBASE_USAGE)
     request = pb.RebaseSessionRequest(session_id=context.session_id, indices=indices, squash=squash)
-    made = await context.stub.RebaseSession(request)
+    made = await context.wait("rebasing", context.stub.RebaseSession(request))
     added = f"; also kept: {', '.join(map(str, made.added))} (calls and results stay together)" if made.added else ""
     return CommandResult(_make_result("Rebased to", made.session_id).text + added, made.session_id)
 
 
+async def _pick_rebase(context: CommandContext, screen: FrontEnd, session_id: str) -> CommandResult:
+    """Show the messages of a session and create a session from those that the user chooses."""
+    messages = [one async for one in read_messages_after(context.stub, session_id, "")]
+    if not messages:
+        raise CommandError("No messages in this session yet")
+    chosen: MessageSelection | None = await screen.pick(MessagePicker(messages))
+    if chosen is None:
+        return CommandResult("")
+    request = pb.RebaseSessionRequest(session_id=session_id, indices=chosen.indices, squash=chosen.squash)
+    doing = "summarizing" if chosen.squash else "rebasing"
+    return _make_result("Rebased to", (await context.wait(doing, context.stub.RebaseSession(request))).session_id)
+
+
 async def _merge(context: CommandContext, words: Sequence[str]) -> CommandResult:
+    if not words:
+        alternative = "run /tree to list sessions, then /merge SESSION [--summary]"
+        screen = context.require_screen("merge", _MERGE_USAGE, alternative)
+        picked = await _pick_other_session(context, screen)
+        if picked is None:
+            return CommandResult("")
+        words = [picked]
     others = [word for word in words if word != "--summary"]
     if len(others) != 1:
-        raise CommandUsageError("merge", "SESSION [--summary]")
+        raise CommandUsageError("merge", _MERGE_USAGE)
     other = await find_session(context.stub, others[0])
     request = pb.MergeSessionRequest(
         session_id=context.session_id, other_session_id=other, summary="--summary" in words
     )
     made = _make_result(
         f"Merged {session_format.shorten_id(other)}; continuing in",
-        (await context.stub.MergeSession(request)).session_id,
+        (await context.wait("merging", context.stub.MergeSession(request))).session_id,
     )
     said = ""
     async for message in read_messages_after(context.stub, made.session_id, ""):
         # The last message is the model's, on how the two sessions fit together.
         said = "".join(block.text.text for block in message.content)
     return CommandResult(made.text, made.session_id, model_text=said.strip())
+
+
+async def _pick_other_session(context: CommandContext, screen: FrontEnd) -> str | None:
+    request = pb.ListSessionsRequest(scope=pb.SESSION_SCOPE_PROJECT, cwd=context.cwd)
+    sessions = (await context.stub.ListSessions(request)).sessions
+    others = [one for one in sessions if one.session_id != context.session_id]
+    if not others:
+        raise CommandError("No other session to merge")
+    choices = [
+        (session_format.shorten_id(one.session_id), session_format.format_session(one).partition("  ")[2])
+        for one in others
+    ]
+    return await screen.pick(WordPicker(("Merge which session into this one?", "Merge which one?"), choices))
 
 
 async def _compact(context: CommandContext, words: Sequence[str]) -> CommandResult:
@@ -128,14 +178,15 @@ async def _export(context: CommandContext, words: Sequence[str]) -> CommandResul
     if not words:
         raise CommandUsageError("export", "PATH.jsonl or PATH.html")
     path = _parse_path(context, words[0])
-    size = await session_files.export_file(context.stub, context.session_id, path)
+    size = await context.wait("exporting", session_files.export_file(context.stub, context.session_id, path))
     return CommandResult(f"Exported to {path} ({session_format.format_size(size)})")
 
 
 async def _import(context: CommandContext, words: Sequence[str]) -> CommandResult:
     if not words:
         raise CommandUsageError("import", "PATH")
-    made = await session_files.import_file(context.stub, _parse_path(context, words[0]), context.cwd)
+    path = _parse_path(context, words[0])
+    made = await context.wait("importing", session_files.import_file(context.stub, path, context.cwd))
     skipped = f"; unreadable lines skipped: {made.skipped_lines:,}" if made.skipped_lines else ""
     text = _make_result("Imported as", made.session_id).text + skipped
     return CommandResult(text, made.session_id, notice=_format_imported_prompt(made))
@@ -156,7 +207,8 @@ def _format_imported_prompt(made: pb.ImportSessionResponse) -> str:
 
 async def _resume(context: CommandContext, words: Sequence[str]) -> CommandResult:
     if not words:
-        raise CommandUsageError("resume", "SESSION (/tree lists them)")
+        alternative = "run /tree to list sessions, then /resume SESSION"
+        return await _browse(context, context.require_screen("resume", "SESSION (/tree lists them)", alternative))
     found = await find_session(context.stub, words[0])
     return CommandResult(f"Resumed {session_format.shorten_id(found)}", found)
 
@@ -164,9 +216,34 @@ async def _resume(context: CommandContext, words: Sequence[str]) -> CommandResul
 async def _tree(context: CommandContext, words: Sequence[str]) -> CommandResult:
     if words not in ([], ["all"]):
         raise CommandUsageError("tree", "[all]")
+    if not words and context.screen is not None:
+        return await _browse(context, context.screen)
     scope = pb.SESSION_SCOPE_ALL if words else pb.SESSION_SCOPE_PROJECT
     response = await context.stub.GetSessionTree(pb.GetSessionTreeRequest(scope=scope, cwd=context.cwd))
     return CommandResult(session_format.format_tree(response.nodes).rstrip("\n") or "No saved sessions")
+
+
+async def _browse(context: CommandContext, screen: FrontEnd) -> CommandResult:
+    """Show the sessions of the project and perform the action that the user chooses."""
+    request = pb.GetSessionTreeRequest(scope=pb.SESSION_SCOPE_PROJECT, cwd=context.cwd)
+    nodes = (await context.stub.GetSessionTree(request)).nodes
+    if not nodes:
+        raise CommandError("No saved sessions")
+    choice: SessionChoice | None = await screen.pick(SessionPicker(nodes, context.session_id))
+    if choice is None:
+        return CommandResult("")
+    match choice.action:
+        case "resume":
+            short = session_format.shorten_id(choice.session_id)
+            return CommandResult(f"Resumed {short}", choice.session_id, reopens=True)
+        case "branch":
+            branch = await context.stub.BranchSession(pb.BranchSessionRequest(session_id=choice.session_id))
+            return _make_result("Branched to", branch.session_id)
+        case "fork":
+            fork = await context.stub.ForkSession(pb.ForkSessionRequest(session_id=choice.session_id))
+            return _make_result("Forked to", fork.session_id)
+        case "rebase":
+            return await _pick_rebase(context, screen, choice.session_id)
 
 
 async def _stats(context: CommandContext, _words: Sequence[str]) -> CommandResult:
@@ -174,7 +251,15 @@ async def _stats(context: CommandContext, _words: Sequence[str]) -> CommandResul
     return CommandResult(session_format.format_stats(stats).rstrip("\n"))
 
 
-async def _show(context: CommandContext, _words: Sequence[str]) -> CommandResult:
+async def _show(context: CommandContext, words: Sequence[str]) -> CommandResult:
+    if context.screen is not None:
+        await context.screen.view(ToolOutputPage(words[0] if words else ""))
+        return CommandResult("")
+    return await show_messages(context)
+
+
+async def show_messages(context: CommandContext) -> CommandResult:
+    """Return the messages of the session with their indices."""
     parts = [
         session_format.format_message(index, message)
         for index, message in enumerate(
@@ -223,19 +308,46 @@ def _split_words(text: str) -> list[str]:
 COMMANDS: dict[str, SlashCommand] = {
     "branch": SlashCommand("[INDEX]", "branch from a message", _branch, 1),
     "fork": SlashCommand("", "copy this session", _fork),
-    "rebase": SlashCommand("INDEX... [--squash]", "create a session from selected messages", _rebase, 10_000),
-    "merge": SlashCommand("SESSION [--summary]", "merge another session into this one", _merge, 2),
+    "rebase": SlashCommand(
+        "INDEX... [--squash]",
+        "create a session from selected messages",
+        _rebase,
+        10_000,
+        on_screen=CommandWording("", "create a session from selected messages", 10_000),
+    ),
+    "merge": SlashCommand(
+        "SESSION [--summary]",
+        "merge another session into this one",
+        _merge,
+        2,
+        on_screen=CommandWording("[SESSION] [--summary]", "merge another session into this one", 2),
+    ),
     "compact": SlashCommand(
         "[INSTRUCTIONS]", "summarize the older part of the context", _compact, 1, is_idle_only=True
     ),
     "export": SlashCommand("PATH", "export the session to a .jsonl or .html file", _export, 1),
     "import": SlashCommand("PATH", "import a session from a JSONL file", _import, 1),
-    "resume": SlashCommand("SESSION", "resume a saved session", _resume, 1),
-    "tree": SlashCommand("[all]", "show the sessions of this project, or of all, as a tree", _tree, 1),
+    "resume": SlashCommand(
+        "SESSION",
+        "resume a saved session",
+        _resume,
+        1,
+        on_screen=CommandWording("[SESSION]", "resume a saved session"),
+    ),
+    "tree": SlashCommand(
+        "[all]",
+        "show the sessions of this project, or of all, as a tree",
+        _tree,
+        1,
+        on_screen=CommandWording("", "browse, resume, branch or fork sessions"),
+    ),
     "stats": SlashCommand("", "show tokens, tools, compactions and times", _stats),
-    "show": SlashCommand("", "show the messages with their indices", _show),
+    "show": SlashCommand(
+        "",
+        "show the messages with their indices",
+        _show,
+        on_screen=CommandWording("[CALL]", "show the whole output of a tool"),
+    ),
     "name": SlashCommand("NAME", "name the session", _name, 1, is_idle_only=True),
 }
 """Commands by name, in the order in which they are listed."""
-CHAT_COMMANDS: dict[str, SlashCommand] = {**COMMANDS, **SETTING_COMMANDS}
-"""Commands of a conversation, which continues in the session that a command returns."""

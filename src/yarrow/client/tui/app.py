@@ -1,6 +1,7 @@
 """Terminal UI application: sends what the user types to the service and shows the events of the service."""
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
@@ -11,29 +12,24 @@ from msgspec import Struct
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import ConditionalKeyBindings, merge_key_bindings
 
-from yarrow.client.rpc_errors import SessionNotFound
-from yarrow.client.session_files import FilePathError
+from yarrow.client.clipboard import Clipboard
+from yarrow.client.conversation import Conversation, LineRejected
+from yarrow.client.front_end import InputLine, MakeSession, SessionChange
 from yarrow.client.shell_escape import BANG
-from yarrow.client.slash_command import CommandError, CommandFailedError
+from yarrow.client.slash_command import ChatParts, LongOperation
 from yarrow.client.stub import Stub
-from yarrow.client.tui.command_dispatch import InputLine, dispatch_line
 from yarrow.client.tui.completion_sources import make_sources
 from yarrow.client.tui.editor.editor import Editor
+from yarrow.client.tui.editor.external_editor import EditorError
 from yarrow.client.tui.history import NoteKind
-from yarrow.client.tui.input_actions import (
-    RUN_CONTINUES,
-    attach_pasted_images,
-    explain_refusal,
-    open_external_editor,
-    paste_clipboard_image,
-    suspend_app,
-)
+from yarrow.client.tui.input_actions import RUN_CONTINUES, RUN_PAUSED, ImageInput, edit_externally, suspend_program
 from yarrow.client.tui.item_view import PROMPT_SIGN
 from yarrow.client.tui.key_bindings import KeyAction, make_bindings
-from yarrow.client.tui.long_operation import LongOperation
 from yarrow.client.tui.permission_queue import PermissionQueue
 from yarrow.client.tui.screen import Screen, ScreenComponents, Terminal
-from yarrow.client.tui.session_client import SessionClient, SessionListener
+from yarrow.client.tui.screen_front_end import ScreenFrontEnd
+from yarrow.client.tui.screen_session import ScreenSession
+from yarrow.client.tui.session_client import OpenSession, SessionClient, SessionListener
 from yarrow.client.tui.view_state import ViewState
 from yarrow.client.tui.views.permission_question import PermissionQuestion, QuestionHost, QueuedRequest
 from yarrow.v1 import agent_pb2 as pb
@@ -53,8 +49,8 @@ class AppOptions(Struct, frozen=True):
 
     session_id: str
     notices: tuple[str, ...] = ()
-    make_session: Callable[[str], Awaitable[str]] | None = None
-    """Creates a session in a working directory for /new, with the settings of the command line; returns its id."""
+    make_session: MakeSession | None = None
+    """Creates a session for /new, with the settings of the command line."""
     take_type_ahead: Callable[[], str] = str
     """Returns what was typed before the UI started to read keys."""
     run_continues: bool = False
@@ -65,29 +61,31 @@ class App:
     """One run of the terminal UI."""
 
     def __init__(self, stub: Stub, options: AppOptions, terminal: Terminal) -> None:
-        self.stub = stub
         self.options = options
         self.view_state = ViewState(terminal.theme)
         self._terminal = terminal
-        self.session_client = SessionClient(
-            stub, SessionListener(self._on_events, self._on_connection, self._on_task_end)
-        )
-        sources = make_sources(stub, lambda: self.session_client.session_id, lambda: self.view_state.cwd)
-        sign = PROMPT_SIGN if terminal.theme.has_signs else "> "
-        self.editor = Editor(sources, sign=sign, on_paste=partial(attach_pasted_images, self))
         self._changed = asyncio.Event()
+        self._client = SessionClient(stub, SessionListener(self._on_events, self._on_connection, self._on_task_end))
+        images = ImageInput(self.view_state, self.add_note)
+        sources = make_sources(stub, lambda: self._client.session_id, lambda: self.view_state.cwd)
+        sign = PROMPT_SIGN if terminal.theme.has_signs else "> "
+        self.editor = Editor(sources, sign=sign, attachments=images.attachments, on_paste=images.attach_pasted)
         self.permission_question = PermissionQuestion(self._make_question_host())
         self._permission_queue = PermissionQueue(
-            self._show_question, self.session_client.answer, partial(self.add_note, "error")
+            self._show_question, self._client.answer, partial(self.add_note, "error")
         )
-        self.operation = LongOperation(self._on_operation)
         self._tasks: set[asyncio.Task[None]] = set()
         self._quit_asked_at = 0.0
-        self.screen = Screen(terminal, self._make_screen_components())
+        self.operation = LongOperation(self._on_operation)
+        self.screen = Screen(terminal, self._make_screen_components(images))
+        self._session = ScreenSession(
+            self._client, self.view_state, images, on_open=self._on_open, on_change=self._changed.set
+        )
+        self._conversation = Conversation(stub, self._make_chat_parts(), make_session=options.make_session)
 
     async def run(self) -> str:
         """Run until the user quits; return the id of the session open last. Raises `aio.AioRpcError`."""
-        await self.open_session(self.options.session_id)
+        await self._session.open(self.options.session_id, "switched")
         for notice in self.options.notices:
             self.add_note("notice", notice)
         try:
@@ -100,7 +98,7 @@ class App:
             raise
         else:
             self._print_rest()
-        return self.session_client.session_id
+        return self._client.session_id
 
     async def _until_quit(self) -> None:
         """Handle keys until the end, then stop everything that was started."""
@@ -115,21 +113,13 @@ class App:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            await self.session_client.close()
+            await self._client.close()
 
     def start_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a task in the background; a bug in it ends the program."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._on_task_end)
-
-    async def open_session(self, session_id: str) -> None:
-        """Switch to a session and print its last entries."""
-        opened = await self.session_client.open_session(session_id)
-        self.view_state.open_session(opened)
-        self.editor.set_history(self.view_state.user_texts())
-        self._permission_queue.reset(opened.state.permission_requests)
-        self._changed.set()
 
     def add_note(self, kind: NoteKind, text: str) -> None:
         """Print a note for the user."""
@@ -152,7 +142,7 @@ class App:
         if self.editor.buffer.complete_state is not None:
             self.editor.buffer.complete_state = None
         elif not self.operation.cancel() and self.view_state.status.is_running:
-            self.start_task(self.session_client.abort())
+            self.start_task(self._client.abort())
 
     def clear(self) -> None:
         """Clear the editor; if it is empty, quit on the second call within `QUIT_SECONDS`."""
@@ -172,11 +162,6 @@ class App:
     def quit(self) -> None:
         """End the program."""
         self.screen.end()
-
-    def add_command(self, command: str) -> None:
-        """Show a command that the user runs; its output follows."""
-        self.view_state.add_command(command)
-        self._changed.set()
 
     async def show_view(self, show: Callable[[Terminal], Awaitable[T]]) -> T:
         """Give the whole screen to a view and return its result."""
@@ -200,7 +185,13 @@ class App:
             cwd=lambda: self.view_state.cwd,
         )
 
-    def _make_screen_components(self) -> ScreenComponents:
+    def _make_chat_parts(self) -> ChatParts:
+        front_end = ScreenFrontEnd(
+            self.view_state, self.show_view, on_change=self._changed.set, size=lambda: self.screen.size
+        )
+        return ChatParts(front_end, self._session, self.operation, Clipboard(os.environ, self.screen.copy))
+
+    def _make_screen_components(self, images: ImageInput) -> ScreenComponents:
         editor, question = self.editor, self.permission_question
         is_writing = Condition(lambda: self.screen.has_focus(editor.container))
         outside = question.make_outside_bindings(
@@ -213,7 +204,7 @@ class App:
             editor.container,
             merge_key_bindings(
                 [
-                    make_bindings(self._make_actions()),
+                    make_bindings(self._make_actions(images)),
                     ConditionalKeyBindings(editor.make_bindings(), is_writing),
                     outside,
                 ]
@@ -225,20 +216,11 @@ class App:
             self._changed.set,
         )
 
-    async def reload_status(self) -> None:
-        """Reload the settings of the session and the capabilities of its model."""
-        self.view_state.set_state(await self.session_client.state())
-        self.screen.refresh()
-
-    def redraw(self) -> None:
-        """Schedule a new frame; much may have changed."""
-        self._changed.set()
-
     def toggle_fold(self, *, thinking: bool) -> None:
         """Switch thinking, or the output of tools, between short and full display."""
         self.add_note("notice", self.view_state.toggle_fold(thinking=thinking))
 
-    def _make_actions(self) -> dict[KeyAction, Callable[[], None]]:
+    def _make_actions(self, images: ImageInput) -> dict[KeyAction, Callable[[], None]]:
         return {
             "submit": self.submit,
             "follow_up": partial(self.submit, follow_up=True),
@@ -247,10 +229,10 @@ class App:
             "leave": self._quit_if_empty,
             "think": partial(self.handle_line, InputLine("/thinking more", is_from_key=True)),
             "models": partial(self.handle_line, InputLine("/model", is_from_key=True)),
-            "edit": lambda: self.start_task(open_external_editor(self)),
-            "picture": lambda: self.start_task(paste_clipboard_image(self)),
+            "edit": lambda: self.start_task(self._edit_externally()),
+            "picture": lambda: self.start_task(self._paste_image(images)),
             "outside": self._rerun_unsandboxed,
-            "suspend": lambda: self.start_task(suspend_app(self)),
+            "suspend": lambda: self.start_task(self._suspend()),
             "help": partial(self.handle_line, InputLine("/help", is_from_key=True)),
             "fold_output": partial(self.toggle_fold, thinking=False),
             "fold_thinking": partial(self.toggle_fold, thinking=True),
@@ -271,13 +253,29 @@ class App:
             self.editor.set_text(text)
             self.screen.refresh()
 
-    async def _dispatch_line(self, typed: InputLine) -> None:
+    async def _dispatch_line(self, line: InputLine) -> None:
         try:
-            await dispatch_line(self, typed)
-        except aio.AioRpcError as error:
-            self._show_refusal(typed, await explain_refusal(self, error))
-        except (CommandError, FilePathError, CommandFailedError, SessionNotFound) as error:
-            self._show_refusal(typed, str(error))
+            if not await self._conversation.handle_line(line):
+                self.quit()
+        except LineRejected as error:
+            self._show_refusal(line, str(error))
+
+    async def _edit_externally(self) -> None:
+        try:
+            await edit_externally(self.editor, self.screen)
+        except EditorError as error:
+            self.add_note("error", str(error))
+
+    async def _paste_image(self, images: ImageInput) -> None:
+        if text := await images.attach_clipboard():
+            self.editor.insert(text)
+            self.screen.refresh()
+
+    async def _suspend(self) -> None:
+        run_note = RUN_CONTINUES if self.options.run_continues else RUN_PAUSED
+        if notice := await suspend_program(self.screen, run_note if self.view_state.status.is_running else ""):
+            self.add_note("notice", notice)
+        self._changed.set()
 
     def _show_refusal(self, typed: InputLine, why: str) -> None:
         self.add_note("error", why)
@@ -286,12 +284,19 @@ class App:
             self.editor.set_text(typed.text, chosen=typed.text.startswith(("/", BANG)))
         self.screen.refresh()
 
+    def _on_open(self, opened: OpenSession, change: SessionChange) -> None:
+        # The texts sent to a deleted session can still be sent to the one that replaces it.
+        if change == "switched":
+            self.editor.set_history(self.view_state.user_texts())
+        self._permission_queue.reset(opened.state.permission_requests)
+        self._changed.set()
+
     def _on_events(self, events: Sequence[pb.AgentEvent]) -> None:
         for piece, settled in self._permission_queue.process_events(events):
             self.view_state.apply_events(piece)
             if settled:
                 self.add_note("allowed" if settled.is_allowed else "denied", settled.text)
-        if (left := self.session_client.find_undelivered(events)) and not self.editor.text:
+        if (left := self._client.find_undelivered(events)) and not self.editor.text:
             self.editor.set_text(left)
         self._changed.set()
         if self.view_state.status.cost is not None and any(event.HasField("message_end") for event in events):
@@ -303,7 +308,7 @@ class App:
 
     async def _reload_cost(self) -> None:
         try:
-            self.view_state.set_cost(await self.session_client.state())
+            self.view_state.set_cost(await self._client.state())
         except aio.AioRpcError:
             # The old figure stays; the event stream reports that the service is unreachable.
             return

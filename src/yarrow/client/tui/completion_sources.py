@@ -5,11 +5,10 @@ from typing import TypeVar
 
 from grpc import aio
 
+from yarrow.client.conversation import CHAT_COMMANDS
 from yarrow.client.session_format import shorten_id
 from yarrow.client.setting_commands import PERMISSION_MODES, THINKING_LEVELS
-from yarrow.client.slash_commands import CHAT_COMMANDS
 from yarrow.client.stub import Stub
-from yarrow.client.tui.command_dispatch import TUI_COMMANDS
 from yarrow.client.tui.editor.completion import CompletionItem, CompletionSources
 from yarrow.v1 import agent_pb2 as pb
 
@@ -41,10 +40,7 @@ class _ServiceSources:
 
     async def commands(self) -> Sequence[CompletionItem]:
         listed = await _none_if_refused(self._stub.ListCommands(pb.ListCommandsRequest(session_id=self._session_id())))
-        found = [CompletionItem(name, own.help) for name, own in TUI_COMMANDS.items()]
-        found += [
-            CompletionItem(name, command.help) for name, command in CHAT_COMMANDS.items() if name not in TUI_COMMANDS
-        ]
+        found = [CompletionItem(name, command.wording(has_screen=True).help) for name, command in CHAT_COMMANDS.items()]
         found += [CompletionItem(one.name, one.description) for one in (listed.commands if listed else ())]
         return found
 

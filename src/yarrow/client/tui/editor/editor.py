@@ -115,7 +115,14 @@ MAX_ROWS = 10
 class Editor:
     """Editor of one text, with completion, placeholders and input history."""
 
-    def __init__(self, sources: CompletionSources, *, sign: str, on_paste: Callable[[str], str] = lambda _: "") -> None:
+    def __init__(
+        self,
+        sources: CompletionSources,
+        *,
+        sign: str,
+        attachments: ImageAttachments | None = None,
+        on_paste: Callable[[str], str] = lambda _: "",
+    ) -> None:
         """`on_paste` returns what to insert for a paste with a special meaning; empty for ordinary text."""
         self.buffer = Buffer(
             multiline=True,
@@ -124,7 +131,7 @@ class Editor:
         )
         self.history = InputHistory()
         self.pastes = PastePlaceholders()
-        self.attachments = ImageAttachments()
+        self.attachments = attachments or ImageAttachments()
         self._on_paste = on_paste
         self._accepts_single = False
         """True after Tab until completions arrive: a single one is accepted, since there is nothing to choose."""

@@ -1,7 +1,7 @@
 """Full-screen lists: a list with a filter, a picker, a session picker and a pager."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 from prompt_toolkit.application import Application
@@ -12,6 +12,7 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 from rich.cells import cell_len, chop_cells, set_cell_size
 
+from yarrow.client.front_end import SessionAction, SessionChoice
 from yarrow.client.sanitizer import sanitize
 from yarrow.client.session_format import format_branch, format_parent, format_session, format_title
 from yarrow.client.tui.editor.completion import CompletionItem
@@ -253,14 +254,6 @@ async def pick(
 
 MIN_DATED_COLUMNS = 50
 """Minimum columns of a window that shows ids and times before the titles of sessions."""
-SessionAction = Literal["resume", "branch", "fork", "rebase"]
-
-
-class SessionChoice(Struct, frozen=True):
-    """An action on a session."""
-
-    action: SessionAction
-    session_id: str
 
 
 async def choose_from_tree(

@@ -2,7 +2,7 @@
 
 import asyncio
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,7 +32,29 @@ _WRITERS = (
 
 
 class ClipboardError(Exception):
-    """No program that reads the clipboard was found; the message names suitable ones."""
+    """No program that reads or writes the clipboard was found; the message names suitable ones."""
+
+
+class Clipboard:
+    """Clipboard of the user, written by a program, and by the terminal if it lets programs do so."""
+
+    def __init__(self, environment: Mapping[str, str], send: Callable[[str], int] | None = None) -> None:
+        """`send` copies a text through the terminal and returns the number of characters sent."""
+        self._environment = environment
+        self._send = send
+
+    async def copy(self, text: str) -> str:
+        """Copy a text; return where it is now, and its size. Raises `ClipboardError`."""
+        sent = self._send(text) if self._send else 0
+        if program := await write_text(text, self._environment):
+            place = "the tmux buffer" if program == "tmux" else f"the clipboard with {program}"
+            return f"to {place} ({len(text):,} characters)"
+        if not sent:
+            raise ClipboardError(
+                "No clipboard program found: install wl-copy, xclip, pbcopy or tmux, or use /export PATH."
+            )
+        of = "" if sent == len(text) else f" of {len(text):,}"
+        return f"({sent:,}{of} characters), if your terminal allows it"
 
 
 async def read_image(environment: Mapping[str, str]) -> bytes:
