@@ -128,6 +128,10 @@ async def _merge(context: CommandContext, words: Sequence[str]) -> CommandResult
         if picked is None:
             return CommandResult("")
         words = [picked]
+    return await context.wait("merging", _merge_sessions(context, words))
+
+
+async def _merge_sessions(context: CommandContext, words: Sequence[str]) -> CommandResult:
     others = [word for word in words if word != "--summary"]
     if len(others) != 1:
         raise CommandUsageError("merge", _MERGE_USAGE)
@@ -137,7 +141,7 @@ async def _merge(context: CommandContext, words: Sequence[str]) -> CommandResult
     )
     made = _make_result(
         f"Merged {session_format.shorten_id(other)}; continuing in",
-        (await context.wait("merging", context.stub.MergeSession(request))).session_id,
+        (await context.stub.MergeSession(request)).session_id,
     )
     said = ""
     async for message in read_messages_after(context.stub, made.session_id, ""):
