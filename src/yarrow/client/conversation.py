@@ -128,7 +128,8 @@ def _describe_unknown(name: str, expanded: Iterable[str], *, has_menu: bool) -> 
     near = get_close_matches(name, [*CHAT_COMMANDS, *expanded], n=1, cutoff=0.7)
     menu = "Type /" if has_menu else "Type /help"
     hint = f"Did you mean /{near[0]}? Start" if near else f"{menu} to see all commands; start"
-    what = f"skill {name.removeprefix(SKILL_PREFIX)}" if name.startswith(SKILL_PREFIX) else f"command /{name}"
+    is_skill = has_menu and name.startswith(SKILL_PREFIX)
+    what = f"skill {name.removeprefix(SKILL_PREFIX)}" if is_skill else f"command /{name}"
     return f"Unknown {what}. {hint} with a space to send it as text."
 
 
