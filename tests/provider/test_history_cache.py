@@ -93,6 +93,7 @@ def test_a_late_result_answers_its_call(name: str, monkeypatch: pytest.MonkeyPat
         said(Role.USER, Text("Go on.")),
         late,
     )
-    monkeypatch.setattr(history_cache, "MIN_MESSAGES", 1)
     requests = [CompletionRequest(model=model, messages=history[:end], tools=TOOLS[:1]) for end in range(1, 7)]
-    assert prompts(form, requests) == [prompts(form, [request])[0] for request in requests]
+    expected = prompts(form, requests)
+    monkeypatch.setattr(history_cache, "MIN_MESSAGES", 1)
+    assert prompts(form, requests) == expected
