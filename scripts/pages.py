@@ -3,6 +3,7 @@
 With `--check` nothing is written; it fails if a page in docs/ is not up to date.
 """
 
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -71,7 +72,8 @@ agentStart (turnStart messageStart (textDelta|thinkingDelta|toolCall)* messageEn
 - `sequence`: the position among the session's events, without gaps.
 - `time`: the time of publication.
 
-The encoding is protobuf's JSON: a 64-bit number is a string, and a field with an empty value is absent.
+The encoding is protobuf's JSON: a 64-bit number is a string, and a field with an empty value is absent. The
+[protocol](protocol.md#messages) describes each field.
 
 ## Header
 
@@ -194,7 +196,7 @@ def event_stream() -> str:
         kind = field.message_type
         assert kind is not None
         body = next(found[name] for name in (kind.name, f"{kind.name}Event", f"{kind.name}Report") if name in found)
-        fields = ", ".join(f"`{each.json_name}`" for each in kind.fields) or "nothing"
+        fields = ", ".join(f"`{each.json_name}`" for each in kind.fields) or "no fields"
         parts.append(f"### {field.json_name}\n\n{_escaped(_in_json(body.text, kind))}\n\nIt has {fields}.\n")
     return "\n".join(parts)
 
@@ -230,9 +232,11 @@ def session_format() -> str:
 
 
 def _value(value: Described) -> Iterable[str]:
-    """Yield a heading, a description and a table."""
-    yield f"### {value.name}\n\n{_escaped(value.text)}{f' Tag: {value.tag}.' if value.tag else ''}\n"
-    yield from _table(("field", "type", "default", "meaning"), map(_row, value.fields))
+    """Yield a heading, a description and a table, with the names of JSON."""
+    text = value.text.replace("`invalid_arguments`", "`invalidArguments`").replace("`media_type`", "`mediaType`")
+    yield f"### {value.name}\n\n{_escaped(text)}{f' Tag: {value.tag}.' if value.tag else ''}\n"
+    rows = (field._replace(text=re.sub(r"\bNone\b", "null", field.text)) for field in value.fields)
+    yield from _table(("field", "type", "default", "meaning"), map(_row, rows))
 
 
 def _row(field: Field) -> Sequence[str]:
