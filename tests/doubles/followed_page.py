@@ -8,6 +8,9 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+import sysconfig
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -34,11 +37,9 @@ class Tree:
     def __init__(self, folder: Path) -> None:
         self.root = folder / "tree"
         shutil.copytree(ROOT, self.root, ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
-        (self.root / ".venv").symlink_to(ROOT / ".venv")
-        (self.root / ENVIRONMENT).write_text("exit 0\n")  # what it would change is the environment of these tests
+        _make_environment(self.root)
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("COV", "PYTEST"))},
-            "PYTHONPATH": str(self.root / "src"),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
 
@@ -60,7 +61,7 @@ class Tree:
         """Run commands in the tree; fails unless all succeed."""
         done = subprocess.run(
             ["bash", "-c", f"set -euo pipefail\n{script}"],
-            cwd=self.root, env=self.environment, capture_output=True, text=True, timeout=100, stdin=subprocess.DEVNULL,
+            cwd=self.root, env=self.environment, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -94,6 +95,24 @@ def blocks(page: str) -> Iterator[Block]:
             yield Block(path, found["kind"], found["body"])
         else:
             path = found["path"] or ""
+
+
+def _make_environment(root: Path) -> None:
+    """Make a `.venv` with the packages of this one, in which Yarrow is that of the tree."""
+    (root / ENVIRONMENT).write_text("exit 0\n")
+    venv.create(root / ".venv", symlinks=True)
+    own, these = (
+        Path(sysconfig.get_path("purelib", vars={"base": str(base)})) for base in (root / ".venv", sys.prefix)
+    )
+    (own / "tree.pth").write_text(f"{root / 'src'}\nimport site; site.addsitedir({str(these)!r})\n")
+    for program in Path(sys.executable).parent.iterdir():
+        path = root / ".venv" / "bin" / program.name
+        if not path.exists():
+            path.symlink_to(program)
+    pytest = root / ".venv" / "bin" / "pytest"
+    pytest.unlink()
+    pytest.write_text(f'#!/bin/sh\nexec {root}/.venv/bin/python -m pytest "$@"\n')
+    pytest.chmod(0o755)
 
 
 def _contents(root: Path) -> dict[str, bytes]:

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from doubles.followed_page import Tree, read
+from doubles.screen import Screen
 from doubles.world import World
 
-PAGES = ("adding-an-rpc.md", "adding-a-setting.md")
+pytestmark = pytest.mark.timeout(400)
+PAGES = ("adding-an-rpc.md", "adding-a-setting.md", "adding-a-slash-command.md")
 MOST_LINES = 100
 """Two screens."""
 
@@ -42,13 +44,32 @@ async def test_the_setting_of_the_page_works(world: World, tree: Tree) -> None:
     assert tree.changed() == {*by_hand, "docs/settings.md", "tests/service/test_language.py"}
     text = "Language of the model's answers, such as French; empty for that of the prompt."
     assert f'| `language` | text | `""` | {text} |' in (tree.root / "docs" / "settings.md").read_text()
-    world.environment |= tree.environment | {"HOME": str(world.home)}
+    world.environment["PYTHONPATH"] = str(tree.root / "src")
     schema = json.loads((await world.run("config", "schema")).out)
     assert schema["$defs"]["Settings"]["properties"]["language"]["description"] == text
     await world.run("init")
     assert f'  // {text}\n  // "language": "",\n' in (world.project / ".yarrow" / "config.json").read_text()
     world.environment["YARROW_LANGUAGE"] = "French"
     assert '"French"' in next(line for line in (await world.run("config")).out.splitlines() if "language" in line)
+
+
+async def test_the_slash_command_of_the_page_works_in_every_client(world: World, tree: Tree) -> None:
+    """The page's own tests run it in the terminal UI."""
+    tree.follow("adding-a-slash-command.md")
+    tests = {"client/test_files_command", "process/test_terminal_while_running", "process/test_resumed_directory"}
+    pages = {"docs/terminal.md", "docs/command-line.md"}
+    assert tree.changed() == {"src/yarrow/client/slash_commands.py", *pages, *(f"tests/{name}.py" for name in tests)}
+    row = "| `/files [PREFIX]` | list files by a prefix of their path |"
+    assert row in (tree.root / "docs" / "command-line.md").read_text()
+    (world.project / "main.py").touch()
+    world.script([{"text": "an answer"}])
+    world.environment["PYTHONPATH"] = str(tree.root / "src")
+    await world.run("hi")
+    assert (await world.run("-c", "/files ma")).out == "main.py\n"
+    async with Screen(world, "--plain", size=(150, 70)) as screen:
+        await screen.until(">")
+        screen.send("/files mai\r")
+        await screen.until("\nmain.py")
 
 
 async def test_a_page_that_is_not_generated_again_is_found(tree: Tree) -> None:
