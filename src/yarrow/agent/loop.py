@@ -37,7 +37,7 @@ class Loop:
 
     async def notices(self) -> list[Notice]:
         """Return the notices for the user about the run's commands and the files that they changed."""
-        return [*await self._batch.traces.notices(self._equipment.context), *self._equipment.notices()]
+        return [*await self._batch.notices(), *self._equipment.notices()]
 
     async def run(self) -> None:
         """Run until the model is done and no message is queued. Raises `YarrowError` if the run ends early."""

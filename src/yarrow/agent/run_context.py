@@ -41,6 +41,14 @@ class RunSettings(Struct, frozen=True):
     temperature: float | None = None
 
 
+class ToolSetup(Struct, frozen=True):
+    """What only the tools of a run need."""
+
+    context: ToolContext
+    redactor: Redactor
+    """Redacts secrets from tool output."""
+
+
 class RunResources(Struct, frozen=True):
     """Resources of a run."""
 
@@ -49,6 +57,7 @@ class RunResources(Struct, frozen=True):
     info: ProviderInfo
     registry: ToolRegistry
     context: ToolContext
+    """Context of the tools; without a workspace until `tool_setup` has been called."""
     hooks: HookRegistry
     consent: PermissionConfig = PermissionConfig()
     """Permissions granted or denied in advance."""
@@ -56,12 +65,24 @@ class RunResources(Struct, frozen=True):
     """Redacts secrets from tool output."""
     keys: Redactor = NO_REDACTION
     """Redacts provider keys from everything that is recorded or published."""
-    contained: bool = False
-    """True if shell commands run in a sandbox."""
+    tool_setup: Callable[[], Awaitable[ToolSetup]] | None = None
+    """Sets up the tools before the first call; raises `ConfigError`. None once it has been called."""
     notices: Callable[[], Sequence[Notice]] = tuple
     """Returns notices for the user about the machine that ran the commands; called at the end of a run."""
     running: Callable[[str], AbstractContextManager[None]] | None = None
     """Context manager that times a tool call; None when telemetry is off."""
+
+    @property
+    def contained(self) -> bool:
+        """True if shell commands run in a sandbox."""
+        return self.context.sandbox is not None
+
+    async def with_tools(self) -> "RunResources":
+        """Return a copy whose tools are set up. Raises `ConfigError`."""
+        if self.tool_setup is None:
+            return self
+        setup = await self.tool_setup()
+        return replace(self, context=setup.context, redactor=setup.redactor, tool_setup=None)
 
     def restricted_by(self, header: Header) -> "RunResources":
         """Return a copy with the permissions, tools and dry-run setting of `header`.

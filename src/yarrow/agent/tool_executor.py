@@ -13,7 +13,7 @@ from yarrow.agent.executed_files import ExecutedFiles
 from yarrow.agent.run_context import LoopPorts, RunResources
 from yarrow.agent.shield import run_shielded
 from yarrow.errors import Code, RunError, YarrowError
-from yarrow.event.events import ToolDelta, ToolOutput
+from yarrow.event.events import Notice, ToolDelta, ToolOutput
 from yarrow.message import Block, Message, Role, Text, ToolCall
 from yarrow.session.redaction import RedactingStream, Redactor
 from yarrow.tool.base import Done, Progress, Result, ToolFailed
@@ -42,7 +42,7 @@ class ToolExecutor:
         self._ports = ports
         self._equipment = equipment
         self._repetition = LoopDetector()
-        self.traces = ExecutedFiles()
+        self._traces = ExecutedFiles()
         """Files written that other tools execute."""
         self._offered: frozenset[str] = frozenset()
         self._by_person = False
@@ -50,8 +50,8 @@ class ToolExecutor:
     async def run(self, message: Message, *, offered: frozenset[str]) -> None:
         """Run a message's calls and record their results in call order; `offered` are the tools sent to the model.
 
-        Raises `RunError` (LOOP_DETECTED) after the batch if a call was repeated too often. If cancelled, unanswered
-        calls are answered as aborted first.
+        Raises `ConfigError` if the tools cannot be set up, and `RunError` (LOOP_DETECTED) after the batch if a call was
+        repeated too often. If cancelled, unanswered calls are answered as aborted first.
         """
         calls = message.tool_calls
         unanswered = list(calls)
@@ -59,6 +59,8 @@ class ToolExecutor:
         worst = 0
         try:
             await self._ports.points.response(message, self._equipment.keys)
+            if calls:
+                self._equipment = await self._equipment.with_tools()
             for alone, group in groupby(calls, key=self._runs_alone):
                 if alone:
                     for call in group:
@@ -80,11 +82,16 @@ class ToolExecutor:
     async def run_for_user(self, call: ToolCall) -> Result:
         """Run a call for the user, stream its output and return its result without recording it.
 
-        Any tool can be run, and no permission is asked: the user requested the call.
+        Any tool can be run, and no permission is asked: the user requested the call. Raises `ConfigError`.
         """
+        self._equipment = await self._equipment.with_tools()
         self._offered = frozenset(self._equipment.registry.names())
         self._by_person = True
         return await self._run_streaming(call)
+
+    async def notices(self) -> list[Notice]:
+        """Return the notices for the user about the calls and the files that they changed."""
+        return await self._traces.notices(self._equipment.context)
 
     async def answer_truncated(self, calls: Sequence[ToolCall]) -> None:
         """Answer the calls of an incomplete message; like the message, the results are recorded but never sent."""
@@ -141,13 +148,13 @@ class ToolExecutor:
         equipment = self._equipment
         pieces = equipment.registry.execute(
             call,
-            self.traces.reporting(equipment.context),
+            self._traces.reporting(equipment.context),
             authorize=ToolAuthorizer(call, equipment, None if self._by_person else self._ports.questions),
             dry_run=equipment.settings.dry_run,
             offered=self._offered,
         )
         if self._runs_alone(call) and not (self._by_person or equipment.settings.dry_run or call.invalid_arguments):
-            pieces = self.traces.left_by(pieces, call, equipment)
+            pieces = self._traces.left_by(pieces, call, equipment)
         if self._ports.points.at_tools:
             # Hooks get the output with keys redacted, and may add new ones.
             pieces = self._hooked(call, self._redacted(pieces))

@@ -57,6 +57,14 @@ class SandboxFactory:
         self._specs: dict[str, SandboxSpec] = {}
         """Sandboxes by session."""
 
+    @property
+    def is_set_up_early(self) -> bool:
+        """True if a run needs its sandbox before its first command.
+
+        A sandbox that is required refuses the run; that of root starts to look for files that it must hide.
+        """
+        return self._level == "strict" or (self._level != "off" and system.is_root())
+
     def warning(self, roots: Sequence[Path]) -> str:
         """Return a warning if a workspace's commands run without the configured sandbox; empty otherwise.
 

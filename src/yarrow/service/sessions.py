@@ -7,31 +7,23 @@ from functools import partial
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from msgspec.structs import replace
-
 from yarrow.agent.agent import Agent
 from yarrow.agent.context import TokenCalibration, TokenCounter
 from yarrow.agent.exclusive_task import RunningCount
 from yarrow.agent.hooks import HookName
 from yarrow.agent.run_context import RunResources, RunSettings
 from yarrow.agent.session_writer import SessionSource, SessionWriter
-from yarrow.errors import Code, ConfigError, InvalidArgument, LimitExceeded, NotFound, Precondition, YarrowError
+from yarrow.errors import Code, InvalidArgument, LimitExceeded, NotFound, Precondition, YarrowError
 from yarrow.event.bus import Bus
-from yarrow.event.events import Notice
-from yarrow.platform.real_path import real_path
 from yarrow.platform.search_path import remember_roots
-from yarrow.policy.environment import ProviderKeys
 from yarrow.policy.permission.decision import describe_unknown_tools
-from yarrow.policy.permission.path_rules import find_denied_paths
-from yarrow.policy.sandbox.session_tmp import SessionTmp
-from yarrow.policy.startup_files import protectable_files
 from yarrow.policy.workspace import Workspace
-from yarrow.prompt.skills import find_skill_directories
 from yarrow.provider.base import ProviderInfo
 from yarrow.service.dependencies import Dependencies
 from yarrow.service.loaded_session import LoadedSession, SessionCache
-from yarrow.service.redactors import RedactorCache, with_output_filter
+from yarrow.service.redactors import RedactorCache
 from yarrow.service.session_configuration import SessionPlan, make_header
+from yarrow.service.tool_contexts import ToolContexts
 from yarrow.session.ids import is_valid_id, new_id
 from yarrow.session.memory_log import MemoryLog
 from yarrow.session.state import SessionState, fold_records
@@ -56,6 +48,8 @@ class Sessions:
         self._token_calibration = TokenCalibration()
         self.redactors = RedactorCache(dependencies)
         """Redactors for values that must never leave the service."""
+        self.tool_contexts = ToolContexts(dependencies, self.redactors)
+        """What tools receive."""
         # A lock exists while a task opens its session.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -119,20 +113,18 @@ class Sessions:
             max_tokens=configured.max_tokens if configured else 0,
             temperature=configured.temperature if configured else None,
         )
-        redactor = self.redactors.for_secrets()
-        tool_context = with_output_filter(await self.context(entry), redactor)
+        unprepared = ToolContext(cwd=entry.cwd, workspace=Workspace(writable=()))
         entry.resources = RunResources(
             settings=run,
             provider=built.provider,
             info=built.info,
             registry=self._dependencies.registry,
-            context=tool_context,
+            context=unprepared,
+            tool_setup=await self.tool_contexts.prepare(entry),
             hooks=self._dependencies.contributions.hooks,
             consent=self._dependencies.permission_config,
-            redactor=redactor,
             keys=self.redactors.for_keys(),
-            contained=tool_context.sandbox is not None,
-            notices=partial(self._root_file_notices, entry),
+            notices=partial(self.tool_contexts.root_file_notices, entry),
             running=entry.bus.observer.tool_span if entry.bus.observer is not None else None,
         )
         return entry.resources
@@ -226,67 +218,6 @@ class Sessions:
     def _session_lock(self, session_id: str) -> asyncio.Lock:
         return self._locks.setdefault(session_id, asyncio.Lock())
 
-    async def context(self, entry: LoadedSession) -> ToolContext:
-        """Return the context of the session's tools."""
-        # In one call: switching threads costs more than its disk accesses.
-        return await asyncio.to_thread(self._make_tool_context, entry)
-
-    def _warn_about_sandbox(self, entry: LoadedSession) -> None:
-        """Add the warnings about sandboxes once, but not in a dry run: the check starts a process."""
-        if not entry.has_reported_sandbox:
-            entry.has_reported_sandbox = True
-            boxes = self._dependencies.sandboxes
-            extra = self._dependencies.settings.workspace.extra
-            roots = (entry.cwd, *((entry.cwd / Path(name).expanduser()).resolve() for name in extra))
-            entry.warnings += filter(
-                None,
-                (
-                    boxes.warning(roots),
-                    boxes.describe_repository(entry.cwd),
-                    boxes.describe_user(entry.cwd),
-                    boxes.recover(),
-                ),
-            )
-
-    def _root_file_notices(self, entry: LoadedSession) -> tuple[Notice, ...]:
-        """Return the notice about root-only files, once per session."""
-        text = "" if entry.has_reported_root_files else self._dependencies.sandboxes.root_files_notice(entry.id)
-        if not text:
-            return ()
-        entry.has_reported_root_files = True
-        return (Notice("ROOT_FILES", text),)
-
-    def _make_tool_context(self, entry: LoadedSession) -> ToolContext:
-        if real_path(entry.cwd) != str(entry.cwd):
-            raise ConfigError(
-                f"{entry.cwd} has been replaced by a symlink since this session was created; refusing to use it"
-            )
-        settings = self._dependencies.settings.workspace
-        skills = find_skill_directories(self._dependencies.prompt_places(entry.cwd))
-        workspace = Workspace.make(entry.cwd, settings.extra, (*settings.read, *map(str, skills)))
-        dependencies = self._dependencies
-        workspace = replace(
-            workspace,
-            protected=dependencies.protected_files,
-            write_protected=dependencies.write_protected_dirs(entry.cwd),
-            startup_files=protectable_files(dependencies.startup_files, workspace.writable),
-            secrets=dependencies.secret_files(),
-        )
-        if entry.state.header.dry_run:
-            sandbox = self._dependencies.sandboxes.describe(workspace)
-        else:
-            self._warn_about_sandbox(entry)
-            denied = find_denied_paths(self._dependencies.permission_config.rules, entry.cwd)
-            sandbox = self._dependencies.sandboxes.create(entry.id, workspace, denied)
-        if sandbox is not None:
-            workspace = replace(workspace, tmp=SessionTmp(sandbox))
-        keys = ProviderKeys(
-            *map(frozenset, (dependencies.key_names(), dependencies.key_values(), dependencies.withheld_names()))
-        )
-        return ToolContext(
-            cwd=entry.cwd, workspace=workspace, bash=dependencies.settings.bash, sandbox=sandbox, keys=keys
-        )
-
     async def _load(self, session_id: str) -> LoadedSession:
         async with self._cache.reserve_slot():
             log = await self._dependencies.manager.open(session_id)
@@ -329,7 +260,7 @@ class Sessions:
         )
         entry.on_close = partial(self._dependencies.sandboxes.release, session_id)
         if not state.header.dry_run:
-            await asyncio.to_thread(self._warn_about_sandbox, entry)
+            await asyncio.to_thread(self.tool_contexts.warn_about_sandbox, entry)
         rules = describe_unknown_tools(self._dependencies.permission_config.rules, self._dependencies.registry.names())
         if self._dependencies.telemetry is not None:
             bus.observer = self._dependencies.telemetry.make_observer(session_id, entry.last_model)

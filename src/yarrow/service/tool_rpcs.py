@@ -58,7 +58,7 @@ class ToolRpcs:
         from yarrow.tool.file_completion import complete_files  # for clients that complete paths
 
         entry = await self._sessions.get_or_load(request.session_id)
-        workspace = (await self._sessions.context(entry)).workspace
+        workspace = (await self._sessions.tool_contexts.context(entry)).workspace
         directory = workspace.resolve_read(entry.cwd / request.prefix.rpartition("/")[0])
         if isinstance(directory, Refused):
             raise InvalidArgument("prefix", directory.text)
