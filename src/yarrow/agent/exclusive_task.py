@@ -67,7 +67,7 @@ class ExclusiveTask:
 
     async def settled(self) -> None:
         """Wait until no task is running."""
-        if self._task is not None:
+        if self._task is not None and not self._task.done():
             await asyncio.wait([self._task])
 
 

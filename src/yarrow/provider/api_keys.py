@@ -78,6 +78,8 @@ def _list_settings_keys(settings: ProviderSettings) -> Iterator[str]:
 
 def _list_url_keys(address: str) -> Iterator[str]:
     """Yield the password of an address, or its user if that is alone and a token, and the keys in its query."""
+    if not address:
+        return
     try:
         parts = urlsplit(address)
         user = parts.username or ""

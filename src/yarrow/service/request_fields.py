@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 from yarrow.config.settings import CompactionSettings, PermissionMode
 from yarrow.errors import Code, InvalidArgument, LimitExceeded
 from yarrow.message import Block, ThinkingLevel
+from yarrow.platform.real_path import real_path
 from yarrow.policy.writable_symlinks import find_writable_symlink
 from yarrow.service.translation import PERMISSION_MODES, THINKING_LEVELS, to_blocks
 from yarrow.session.ids import is_valid_id
@@ -93,7 +94,7 @@ def parse_cwd(cwd: str) -> Path:
     try:
         if not path.is_dir():
             raise InvalidArgument("cwd", f"{cwd!r} is not a directory")
-        real = path.resolve()
+        real = Path(real_path(path))
         link = find_writable_symlink(path) if real != path else None
     except (OSError, ValueError) as error:  # the name is too long, contains a NUL, or is in an inaccessible directory
         raise InvalidArgument(

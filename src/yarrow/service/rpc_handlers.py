@@ -21,6 +21,7 @@ from yarrow.session.ids import is_valid_id
 from yarrow.session.redaction import Redactor
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceServicer, add_AgentServiceServicer_to_server
+from yarrow.wire.channel import Registrar
 
 _logger = logging.getLogger("yarrow.service")
 _METHODS = pb.DESCRIPTOR.services_by_name["AgentService"].methods
@@ -185,10 +186,16 @@ class _SafeDeserializer:
         self._server = server
 
     def add_registered_method_handlers(self, service: str, handlers: "Mapping[str, Handler]") -> None:
-        """Register the handlers in both ways: each kind of server supports one of them."""
+        """Register the handlers by name in memory only.
+
+        A server of gRPC waits for a call of each registered method separately, so that each call costs more with each
+        method.
+        """
         tolerant = {name: _with_safe_deserializer(handler) for name, handler in handlers.items()}
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, tolerant),))
-        self._server.add_registered_method_handlers(service, tolerant)  # pyright: ignore[reportAttributeAccessIssue] (its stubs lack it)
+        if isinstance(self._server, Registrar):
+            self._server.add_registered_method_handlers(service, tolerant)
+        else:
+            self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, tolerant),))
 
     def add_generic_rpc_handlers(self, handlers: Iterable[grpc.GenericRpcHandler]) -> None:
         """Do nothing: these are the same handlers again."""
