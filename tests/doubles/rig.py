@@ -97,10 +97,12 @@ class ListLog:
         self._yields = yields
 
     @contextlib.asynccontextmanager
-    async def lock(self) -> AsyncGenerator[bool]:
+    async def lock(self, *first: Record) -> AsyncGenerator[bool]:
         assert not self.held
         self.held = True
         try:
+            if first:
+                await self.append(*first)
             yield False
         finally:
             self.held = False

@@ -7,17 +7,18 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from session_disks import BlockingCalls
+from session_disks import BlockingCalls, FaultyCalls
 from session_samples import header, message, names, texts, write_session
 
 from yarrow.errors import Code, InvalidArgument, LimitExceeded, NotFound, Precondition, StorageError
 from yarrow.session import store
 from yarrow.session.disk import Disk
-from yarrow.session.line import encode_line
+from yarrow.session.line import MAX_LINE_BYTES, encode_line
 from yarrow.session.memory_log import MemoryLog
 from yarrow.session.reader import load_session
 from yarrow.session.store import Log, SessionLog
@@ -450,3 +451,63 @@ async def test_an_in_memory_log_behaves_like_one_on_disk(
         with pytest.raises(Precondition):
             await each.flush()
     assert names(tmp_path) == ["s1.jsonl", "s1.lock"]
+
+
+# --- locked and appended in one call of the disk
+
+
+async def test_the_first_records_are_appended_with_the_lock(tmp_path: Path, disk: Disk) -> None:
+    log = await new_log(tmp_path / "s1.jsonl", disk)
+    async with log.lock(message("one"), message("two")) as grown:
+        assert not grown
+        assert texts(log.path) == ["one", "two"]
+        await log.append(message("three"))
+    async with log.lock(message("four")) as grown:
+        assert not grown
+    assert texts(log.path) == ["one", "two", "three", "four"]
+
+
+async def test_nothing_is_appended_with_the_lock_to_a_session_that_has_grown(tmp_path: Path, disk: Disk) -> None:
+    one, two = await made_and_open(tmp_path / "s1.jsonl", disk)
+    async with one.lock(message("one")):
+        pass
+    async with two.lock(message("unseen")) as grown:
+        assert grown
+        assert texts(two.path) == ["one"]
+        await two.append(message("two"))
+    assert texts(one.path) == ["one", "two"]
+
+
+async def test_first_records_that_nobody_waited_for_make_the_session_grown(tmp_path: Path) -> None:
+    calls = BlockingCalls()
+    disk = Disk(calls)
+    log = await new_log(tmp_path / "s1.jsonl", disk)
+    calls.blocked, calls.gate = threading.Semaphore(0), threading.Event()
+    locking = asyncio.create_task(log.acquire(message("one")))
+    await asyncio.to_thread(calls.blocked.acquire)
+    locking.cancel()
+    await asyncio.sleep(0)
+    calls.gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await locking
+    assert texts(log.path) == ["one"]
+    async with log.lock(message("two")) as grown:
+        assert grown
+    assert texts(log.path) == ["one"]
+    disk.close()
+
+
+async def test_a_lock_is_released_if_its_first_records_cannot_be_written(tmp_path: Path) -> None:
+    calls = FaultyCalls()
+    disk = Disk(calls)
+    log = await new_log(tmp_path / "s1.jsonl", disk)
+    calls.room = 0
+    with pytest.raises(StorageError, match="1 new lines stay in memory"):
+        await log.acquire(message("one"))
+    with pytest.raises(LimitExceeded):
+        await log.acquire(message("x" * MAX_LINE_BYTES))
+    calls.room = None
+    async with log.lock(message("two")) as grown:
+        assert not grown
+    assert texts(log.path) == ["one", "two"]
+    disk.close()

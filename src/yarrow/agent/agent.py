@@ -4,6 +4,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from yarrow.agent.compactor import Compactor
 from yarrow.agent.context import TokenCounter
 from yarrow.agent.exclusive_task import (
@@ -14,7 +16,7 @@ from yarrow.agent.exclusive_task import (
     from_error,
     from_exception,
 )
-from yarrow.agent.hooks import HookContext, HookRegistry, HookRunner
+from yarrow.agent.hooks import HookContext, HookName, HookRegistry, HookRunner
 from yarrow.agent.loop import Loop
 from yarrow.agent.message_queue import MessageDelivery, interrupted
 from yarrow.agent.permission_broker import PermissionBroker, find_abandoned
@@ -25,9 +27,9 @@ from yarrow.agent.tool_executor import ToolExecutor
 from yarrow.agent.user_action import UserAction, run_user_tool
 from yarrow.errors import StorageError, YarrowError
 from yarrow.event.events import AgentEnd, AgentStart, AgentState, Body, EndReason, Notice, QueuedText
-from yarrow.message import Block, ToolCall
+from yarrow.message import Block, Message, ToolCall
 from yarrow.session.ids import new_id
-from yarrow.session.record import Change
+from yarrow.session.record import Change, Record
 from yarrow.session.redaction import Redactor
 from yarrow.session.state import SessionState
 
@@ -36,6 +38,15 @@ _UNCHECKED = Notice(
     "UNCHECKED_RUN",
     "This run was not checked for files that other tools execute, because of a bug in Yarrow. Review its changes.",
 )
+
+
+class _Opening(Struct, frozen=True):
+    """What a run records and reports when it starts."""
+
+    message: Message
+    """The prompt."""
+    records: tuple[Record, ...]
+    notices: tuple[Notice, ...]
 
 
 class Agent:
@@ -155,28 +166,44 @@ class Agent:
 
     async def _accept(self, content: tuple[Block, ...], equipment: RunResources, *, typed: str, message_id: str) -> str:
         early: list[Body] = []
-        async with acquire_session(self._seat, self._desk, equipment.keys):
+        has_hook = HookName.MODIFY_INPUT in equipment.hooks
+
+        opened: list[_Opening] = []
+
+        def open_run() -> tuple[Record, ...]:
+            opened.append(self._open(self._desk.user_message(message_id, content, typed)))
+            return opened[-1].records
+
+        # A hook is called only once no other process can write; without one, locking and writing are one disk call.
+        async with acquire_session(self._seat, self._desk, equipment.keys, make=tuple if has_hook else open_run):
             equipment = equipment.restricted_by(self.session.header)
-            content = await self._points_of(equipment.hooks, early.append).input(content, "prompt")
-            message = self._desk.user_message(message_id, content, typed)
-            left = self.session.queued
-            denied = find_abandoned(self.session, self._desk.timestamp())
-            await self._desk.append(
-                *self._delivery.undelivered_records(tuple(one.id for one in left)), *denied.records, message
-            )
+            if has_hook:
+                content = await self._points_of(equipment.hooks, early.append).input(content, "prompt")
+                await self._desk.append(*open_run())
         self.run_id = new_id()
         self._desk.bus.begin_run(self.run_id)
         self._points = self._points_of(equipment.hooks)
         self._compactor.begin()
-        for body in (AgentStart(message.text, message.id, typed), *early):
+        for body in (AgentStart(opened[-1].message.text, opened[-1].message.id, typed), *early):
             self._desk.publish(body)
         self._machine.enter(AgentState.THINKING)
-        for notice in (*([interrupted(left)] if left else []), *denied.notices):
+        for notice in opened[-1].notices:
             self._desk.publish(notice)
         self._delivery.open()
         self.questions.presence.begin_run()
         self._seat.start(self._run_prompt(equipment), f"run {self.run_id}")
         return self.run_id
+
+    def _open(self, message: Message) -> _Opening:
+        """Return what a run with this prompt records, and reports, about the session that it starts from."""
+        left = self.session.queued
+        denied = find_abandoned(self.session, self._desk.timestamp())
+        undelivered = self._delivery.undelivered_records(tuple(one.id for one in left))
+        return _Opening(
+            message=message,
+            records=(*undelivered, *denied.records, message),
+            notices=(*([interrupted(left)] if left else []), *denied.notices),
+        )
 
     async def _change(self, change: Change, keys: Redactor) -> None:
         self._desk.redactor = keys

@@ -65,6 +65,8 @@ class RunResources(Struct, frozen=True):
     """Redacts secrets from tool output."""
     keys: Redactor = NO_REDACTION
     """Redacts provider keys from everything that is recorded or published."""
+    contained: bool = False
+    """True if shell commands run in a sandbox."""
     tool_setup: Callable[[], Awaitable[ToolSetup]] | None = None
     """Sets up the tools before the first call; raises `ConfigError`. None once it has been called."""
     notices: Callable[[], Sequence[Notice]] = tuple
@@ -72,17 +74,13 @@ class RunResources(Struct, frozen=True):
     running: Callable[[str], AbstractContextManager[None]] | None = None
     """Context manager that times a tool call; None when telemetry is off."""
 
-    @property
-    def contained(self) -> bool:
-        """True if shell commands run in a sandbox."""
-        return self.context.sandbox is not None
-
     async def with_tools(self) -> "RunResources":
         """Return a copy whose tools are set up. Raises `ConfigError`."""
         if self.tool_setup is None:
             return self
         setup = await self.tool_setup()
-        return replace(self, context=setup.context, redactor=setup.redactor, tool_setup=None)
+        contained = setup.context.sandbox is not None
+        return replace(self, context=setup.context, redactor=setup.redactor, contained=contained, tool_setup=None)
 
     def restricted_by(self, header: Header) -> "RunResources":
         """Return a copy with the permissions, tools and dry-run setting of `header`.

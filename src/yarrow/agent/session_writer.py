@@ -53,13 +53,18 @@ class SessionWriter:
         self._now = now
         self._lock = AsyncExitStack()
 
-    async def lock(self) -> None:
-        """Lock the session file for writing, and load what another process wrote in the meantime.
+    async def lock(self, make: Callable[[], tuple[Record, ...]] = tuple) -> None:
+        """Lock the session file for writing, load what another process wrote in the meantime, and append records.
 
-        Raises `Precondition` (LOCKED) and `StorageError`.
+        `make` returns the records for the current session; it is called again if that was loaded. Raises
+        `Precondition` (LOCKED) and `StorageError`.
         """
-        if await self._lock.enter_async_context(self._source.log.lock()):
+        first = self._redact(make())
+        if await self._lock.enter_async_context(self._source.log.lock(*first)):
             self.session = await self._source.reload()
+            await self.append(*make())
+        elif first:
+            self.session = fold_records(self.session, first)
 
     async def unlock(self) -> None:
         """Release the file. Raises `StorageError`, because releasing may write too."""
@@ -74,10 +79,13 @@ class SessionWriter:
 
         The model is sent exactly what the file contains, so a reloaded session yields the same messages.
         """
-        records = tuple(map(self.redactor.redact_struct, records))
+        records = self._redact(records)
         if records:
             await self._source.log.append(*records)
             self.session = fold_records(self.session, records)
+
+    def _redact(self, records: tuple[Record, ...]) -> tuple[Record, ...]:
+        return tuple(map(self.redactor.redact_struct, records))
 
     async def flush(self) -> None:
         """Return when everything appended is durable. Raises `StorageError`."""
@@ -133,8 +141,12 @@ class RedactingEmitter:
 
 
 @asynccontextmanager
-async def acquire_session(seat: ExclusiveTask, desk: SessionWriter, keys: Redactor) -> AsyncGenerator[None]:
+async def acquire_session(
+    seat: ExclusiveTask, desk: SessionWriter, keys: Redactor, *, make: Callable[[], tuple[Record, ...]] = tuple
+) -> AsyncGenerator[None]:
     """Become the session's only writer, after acquiring `seat`; `keys` are redacted from everything written.
+
+    The records that `make` returns are appended as by `SessionWriter.lock`.
 
     Releases the file and the seat if the body raises, so that neither a failure nor a shutdown leaves the session busy.
     Raises `Precondition` (LOCKED) and `StorageError`.
@@ -144,6 +156,6 @@ async def acquire_session(seat: ExclusiveTask, desk: SessionWriter, keys: Redact
         undo.callback(seat.release)
         await seat.settled()
         desk.redactor = keys
-        await desk.lock()
+        await desk.lock(make)
         yield
         undo.pop_all()

@@ -15,8 +15,9 @@ class MemoryLog:
         self._is_held = False
 
     @contextlib.asynccontextmanager
-    async def lock(self) -> AsyncGenerator[bool]:
+    async def lock(self, *first: Record) -> AsyncGenerator[bool]:
         """Hold the write lock; the value is False because nothing else can have appended."""
+        del first
         grown = await self.acquire()
         try:
             yield grown

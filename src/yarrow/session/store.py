@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
@@ -22,8 +22,11 @@ SyncMode = Literal["message", "run", "none"]
 class Log(Protocol):
     """Destination of a session's records."""
 
-    def lock(self) -> contextlib.AbstractAsyncContextManager[bool]:
-        """Hold the right to append for the duration of a run; the value is True if others have appended meanwhile."""
+    def lock(self, *first: Record) -> contextlib.AbstractAsyncContextManager[bool]:
+        """Hold the right to append for the duration of a run, and append `first`.
+
+        The value is True if others have appended meanwhile; then `first` has not been appended.
+        """
         ...
 
     async def append(self, *records: Record) -> None:
@@ -82,27 +85,32 @@ class SessionLog:
         return cls(path, sync=sync, disk=disk, seen=status.st_size)
 
     @contextlib.asynccontextmanager
-    async def lock(self) -> AsyncGenerator[bool]:
+    async def lock(self, *first: Record) -> AsyncGenerator[bool]:
         """Hold the writer's lock; the value is the result of `acquire`."""
-        grown = await self.acquire()
+        grown = await self.acquire(*first)
         try:
             yield grown
         finally:
             await self.release()
 
-    async def acquire(self) -> bool:
+    async def acquire(self, *first: Record) -> bool:
         """Acquire the writer's lock; return True if others have appended, so that the session must be reloaded.
 
-        Raises `Precondition` (LOCKED) naming the process that holds it, and `StorageError`.
+        Otherwise append `first` in the same call of the disk. Raises `Precondition` (LOCKED) naming the process that
+        holds the lock, and as `append`; then it is not held.
         """
-        job = self._disk.submit(self._lock_and_open)
+        lines, blobs = _encode(first)
+        self._queue.check_room(lines, blobs)
+        job = self._disk.submit(self._lock_and_append, lines, blobs)
+        known = self._known_length
         try:
             await wait_until_done(job)
         except asyncio.CancelledError:
             if job.exception() is None:
                 self._close_and_unlock()
+                self._known_length = known  # the caller does not know of `first`
             raise
-        return job.result() != self._known_length
+        return job.result() != known
 
     async def release(self) -> None:
         """Release the lock after pending writes; with `sync` = run, flush first."""
@@ -122,9 +130,7 @@ class SessionLog:
         records are kept and written before the next ones, so do not append them again. Raises `LimitExceeded` for a
         record over `MAX_LINE_BYTES`, or beyond `MAX_PENDING_BYTES`; these records are not kept.
         """
-        lines, blobs, longest = encode_with_blobs(records)
-        if longest > MAX_LINE_BYTES:
-            raise LimitExceeded(f"a record of {longest} bytes exceeds the limit of {MAX_LINE_BYTES}")
+        lines, blobs = _encode(records)
         await self._commit(lines, blobs, sync=self._sync == "message")
 
     async def flush(self) -> None:
@@ -146,6 +152,17 @@ class SessionLog:
             raise Precondition(f"session {self.path.stem} is not locked for writing", code=Code.NOT_RUNNING)
         await self._queue.write(lines, blobs, sync=sync)
 
+    def _lock_and_append(self, lines: list[bytes], blobs: Mapping[str, bytes]) -> int:
+        """Return the length of the file when it was locked; append only if it is the known one."""
+        length = self._lock_and_open()
+        if lines and length == self._known_length:
+            try:
+                self._file.append(b"".join(lines), blobs, sync=self._sync == "message")
+            except StorageError:
+                self._close_and_unlock()
+                raise
+        return length
+
     def _lock_and_open(self) -> int:
         """Lock before opening: the file length is only reliable under the lock."""
         try:
@@ -162,6 +179,14 @@ class SessionLog:
         if self._writer_lock.is_held:
             self._known_length = self._file.close()
             self._writer_lock.release()
+
+
+def _encode(records: Sequence[Record]) -> tuple[list[bytes], Mapping[str, bytes]]:
+    """Return the lines of records, and the blobs that they reference. Raises `LimitExceeded`."""
+    lines, blobs, longest = encode_with_blobs(records)
+    if longest > MAX_LINE_BYTES:
+        raise LimitExceeded(f"a record of {longest} bytes exceeds the limit of {MAX_LINE_BYTES}")
+    return lines, blobs
 
 
 class LogFile:
@@ -315,11 +340,8 @@ class GroupCommit:
         """
         if not (lines or blobs) and self._idle is None and self._file.is_settled(sync=sync):
             return
-        batch = self._batch or _CommitBatch()
-        size = sum(map(len, lines)) + sum(map(len, blobs.values()))
-        if size and self._file.pending_bytes + batch.size + size > MAX_PENDING_BYTES:
-            raise LimitExceeded(f"{MAX_PENDING_BYTES} bytes already wait to be written; the new lines are dropped")
-        self._batch = batch
+        size = self.check_room(lines, blobs)
+        self._batch = batch = self._batch or _CommitBatch()
         batch.lines += lines
         batch.blobs.update(blobs)
         batch.size += size
@@ -330,6 +352,14 @@ class GroupCommit:
         error = await asyncio.shield(batch.outcome)
         if error is not None:
             raise error
+
+    def check_room(self, lines: list[bytes], blobs: Mapping[str, bytes]) -> int:
+        """Return the bytes of lines and blobs. Raises `LimitExceeded` if too many would wait to be written."""
+        size = sum(map(len, lines)) + sum(map(len, blobs.values()))
+        waiting = self._batch.size if self._batch is not None else 0
+        if size and self._file.pending_bytes + waiting + size > MAX_PENDING_BYTES:
+            raise LimitExceeded(f"{MAX_PENDING_BYTES} bytes already wait to be written; the new lines are dropped")
+        return size
 
     async def wait_until_idle(self) -> None:
         """Return when no call is running and nothing is queued, even if cancelled meanwhile."""
