@@ -58,7 +58,7 @@ async def serving(folder: Path, turns: Sequence[Sequence[Step]], **service: int)
     settings = {"provider": "s", "providers": {"s": {"type": "scripted", "script": str(script)}}, "sandbox": "off"}
     (users / "config.json").write_text(json.dumps({**settings, "service": service}))
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "yarrow.cli.main", "serve", "--listen", "127.0.0.1:0",
+        sys.executable, "-m", "yarrow", "serve", "--listen", "127.0.0.1:0",
         cwd=folder, env={"HOME": str(folder), "PATH": os.environ["PATH"]}, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert process.stderr is not None

@@ -49,7 +49,7 @@ class Sessions:
         self.redactors = RedactorCache(dependencies)
         """Redactors for values that must never leave the service."""
         self.tool_contexts = ToolContexts(dependencies, self.redactors)
-        """What tools receive."""
+        """Tool contexts of the sessions."""
         # A lock exists while a task opens its session.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 

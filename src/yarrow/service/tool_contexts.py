@@ -1,4 +1,4 @@
-"""What the tools of a session receive: its workspace, its sandbox and the redaction of their output."""
+"""Tool contexts of the sessions: workspace, sandbox and redaction of the output."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
