@@ -41,7 +41,7 @@ _UNCHECKED = Notice(
 
 
 class _Opening(Struct, frozen=True):
-    """What a run records and reports when it starts."""
+    """Records and notices of the start of a run."""
 
     message: Message
     """The prompt."""

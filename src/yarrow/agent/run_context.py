@@ -42,7 +42,7 @@ class RunSettings(Struct, frozen=True):
 
 
 class ToolSetup(Struct, frozen=True):
-    """What only the tools of a run need."""
+    """Resources of a run for its tools."""
 
     context: ToolContext
     redactor: Redactor
