@@ -478,7 +478,7 @@ async def test_nothing_is_appended_with_the_lock_to_a_session_that_has_grown(tmp
     assert texts(one.path) == ["one", "two"]
 
 
-async def test_first_records_that_nobody_waited_for_make_the_session_grown(tmp_path: Path) -> None:
+async def test_a_session_has_grown_after_a_cancelled_lock_with_first_records(tmp_path: Path) -> None:
     calls = BlockingCalls()
     disk = Disk(calls)
     log = await new_log(tmp_path / "s1.jsonl", disk)
