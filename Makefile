@@ -30,20 +30,20 @@ env:  ## create or update the environment .venv
 	@scripts/environment.sh .venv requirements/dev.lock editable
 
 check: env  ## check format, lint, words, types, imports and generated files
-	@$(BIN)/ruff format --check --quiet .
-	@$(BIN)/ruff check --quiet .
-	@$(BIN)/typos --quiet
-	@$(BIN)/pytest -n 2 tests/architecture
-	@$(BIN)/zizmor --offline --quiet .github
-	@PATH="$(PWD)/$(BIN):$$PATH" buf lint
-	@PATH="$(PWD)/$(BIN):$$PATH" buf format -d --exit-code
-	@PATH="$(PWD)/$(BIN):$$PATH" buf breaking --against proto/base.binpb
-	@scripts/generated.sh
-	@$(BIN)/python scripts/pages.py --check
-	@$(BIN)/lint-imports --no-cache
-	@$(BIN)/pyright
-	@$(BIN)/pyright --pythonplatform Windows src/yarrow/platform
-	@$(BIN)/pyright --pythonplatform Darwin src/yarrow/platform
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/typos --quiet
+	$(BIN)/pytest -n 2 tests/architecture
+	$(BIN)/zizmor --offline --quiet .github
+	PATH="$(PWD)/$(BIN):$$PATH" buf lint
+	PATH="$(PWD)/$(BIN):$$PATH" buf format -d --exit-code
+	PATH="$(PWD)/$(BIN):$$PATH" buf breaking --against proto/base.binpb
+	scripts/generated.sh
+	$(BIN)/python scripts/pages.py --check
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/pyright
+	$(BIN)/pyright --pythonplatform Windows src/yarrow/platform
+	$(BIN)/pyright --pythonplatform Darwin src/yarrow/platform
 
 fmt: env  ## format the code and sort its imports
 	@$(BIN)/ruff check --quiet --fix --select I .

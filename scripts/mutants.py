@@ -128,7 +128,7 @@ MUTANTS = (
         "service/run_rpcs.py",
         "                    yield response\n        finally:\n            entry.release(subscription)\n",
         "                    yield response\n        finally:\n            pass\n",
-        "tests/service/test_leaving_clients.py",
+        "tests/service/test_disconnected_clients.py",
     ),
     Mutant(
         "5",
@@ -208,7 +208,7 @@ MUTANTS = (
         "policy/permission/decision.py",
         '    if call.leaves_sandbox:\n        return "it would run outside the sandbox"\n',
         "",
-        "tests/agent/test_outside.py",
+        "tests/agent/test_outside_sandbox.py",
     ),
     Mutant(
         "sandbox",
@@ -216,7 +216,7 @@ MUTANTS = (
         "policy/permission/decision.py",
         "if call.leaves_sandbox and call.is_strict:",
         "if False:",
-        "tests/agent/test_outside.py",
+        "tests/agent/test_outside_sandbox.py",
     ),
     Mutant(
         "sandbox",
@@ -264,7 +264,8 @@ MUTANTS = (
         "policy/sandbox/bwrap_args.py",
         "keys = [*bare, *map(Path, sight.masked), *resolve_symlinks(secrets)]",
         "keys = list[Path]()",
-        "tests/policy/test_secret_places.py tests/policy/test_sandbox_places.py tests/policy/test_sandbox_programs.py",
+        "tests/policy/test_credential_paths.py tests/policy/test_sandbox_home_secrets.py "
+        "tests/policy/test_sandbox_programs.py",
     ),
     Mutant(
         "sandbox",
@@ -288,7 +289,7 @@ MUTANTS = (
         "policy/sandbox_factory.py",
         "if not (taken := recover(self._journal_dir)):",
         "if not (taken := []):",
-        "tests/policy/test_sandbox_leftovers.py tests/service/test_session_boxes.py",
+        "tests/policy/test_sandbox_leftovers.py tests/service/test_session_homes.py",
     ),
     Mutant(
         "sandbox",
@@ -304,7 +305,7 @@ MUTANTS = (
         "client/sanitizer.py",
         "return re.sub(_CONTROLS, _show_control, text) if UNSAFE_CHARACTER.search(text) else text",
         "return text",
-        "tests/client/test_inert.py tests/process/test_output_in_pipes.py",
+        "tests/client/test_sanitizer.py tests/process/test_output_in_pipes.py",
     ),
     Mutant(
         "sandbox",
@@ -352,7 +353,7 @@ MUTANTS = (
         "policy/sandbox/baseline.py",
         "if verdict.reason != EXECUTED_REASON or replaced.isdisjoint(",
         "if True or replaced.isdisjoint(",
-        "tests/service/test_changes_meanwhile.py",
+        "tests/service/test_concurrent_settings.py",
     ),
     Mutant(
         "git",
@@ -368,7 +369,7 @@ MUTANTS = (
         "policy/sandbox/baseline.py",
         "    if not planted:\n        return",
         "    if planted:\n        return",
-        "tests/policy/test_sandbox_made.py tests/policy/test_sandbox_baseline.py",
+        "tests/policy/test_sandbox_new_repositories.py tests/policy/test_sandbox_baseline.py",
     ),
     Mutant(
         "git",
@@ -400,12 +401,12 @@ MUTANTS = (
         "policy/sandbox/new_repositories.py",
         "return known is not None and known == _identity(path)",
         "return known is not None",
-        "tests/policy/test_sandbox_made.py::test_the_users_repositories_are_guarded",
+        "tests/policy/test_sandbox_new_repositories.py::test_the_users_repositories_are_guarded",
     ),
     Mutant(
         "sandbox",
         "a secret that differs from what git has recorded is read",
-        "policy/sandbox/git_index.py",
+        "policy/sandbox/git_files.py",
         "return entries[0].endswith(ids)",
         "return True",
         "tests/policy/test_sandbox_tracked_env.py::test_a_changed_env_file_cannot_be_read_or_written",
@@ -440,7 +441,7 @@ MUTANTS = (
         "agent/executed_files.py",
         '            *_noted("RETURNING_REPOSITORIES", RETURNING, left.places),\n',
         "",
-        "tests/service/test_returning_repositories.py::test_a_repository_in_a_commit_is_named_once_and_ordinary_work_is_not",
+        "tests/service/test_embedded_repositories.py::test_a_repository_in_a_commit_is_named_once_and_ordinary_work_is_not",
     ),
     Mutant(
         "git",
@@ -448,7 +449,7 @@ MUTANTS = (
         "policy/git_embedded_repositories.py",
         "(has.commits | (appended or set()))",
         "has.commits",
-        "tests/policy/test_git_returns.py::test_directories_that_git_would_restore_as_repositories_are_found",
+        "tests/policy/test_git_embedded_repositories.py::test_directories_that_git_would_restore_as_repositories_are_found",
     ),
     Mutant(
         "git",
@@ -456,7 +457,7 @@ MUTANTS = (
         "policy/git_embedded_repositories.py",
         "if has.index and has.index != had.index:",
         "if False:",
-        "tests/policy/test_git_returns.py::test_directories_that_git_would_restore_as_repositories_are_found",
+        "tests/policy/test_git_embedded_repositories.py::test_directories_that_git_would_restore_as_repositories_are_found",
     ),
     Mutant(
         "git",
@@ -464,7 +465,7 @@ MUTANTS = (
         "policy/git_embedded_repositories.py",
         "for directory in after.states if search.submodules else ():",
         "for directory in ():",
-        "tests/policy/test_git_returns.py::test_a_commit_of_a_submodule_needs_no_reference",
+        "tests/policy/test_git_embedded_repositories.py::test_a_commit_of_a_submodule_needs_no_reference",
     ),
     Mutant(
         "git",
@@ -472,7 +473,7 @@ MUTANTS = (
         "policy/git_embedded_repositories.py",
         "history.tracks(str(within / name))",
         "False",
-        "tests/policy/test_git_returns.py::test_a_repository_split_across_runs_is_found",
+        "tests/policy/test_git_embedded_repositories.py::test_a_repository_split_across_runs_is_found",
     ),
     Mutant(
         "git",
@@ -480,7 +481,7 @@ MUTANTS = (
         "policy/git_embedded_repositories.py",
         '            self.unchecked.append(f"{directory}: {error}")',
         "            del error",
-        "tests/policy/test_git_returns.py::test_too_many_objects_are_reported",
+        "tests/policy/test_git_embedded_repositories.py::test_too_many_objects_are_reported",
     ),
     Mutant(
         "caches",
@@ -501,7 +502,7 @@ MUTANTS = (
     Mutant(
         "caches",
         "places of secrets are shown as caches",
-        "policy/sandbox/caches/plan.py",
+        "policy/sandbox/package_caches.py",
         "(*self.writable, *self.secret_paths))",
         "self.writable)",
         "tests/policy/test_cache_plans.py",
@@ -509,7 +510,7 @@ MUTANTS = (
     Mutant(
         "caches",
         "passwords of proxies are passed on",
-        "policy/sandbox/caches/package_managers.py",
+        "policy/sandbox/package_caches.py",
         'return re.sub(rf"(?:^|[,|])[^,|]*{WITH_KEY}[^,|]*", "", told)',
         "return told",
         "tests/policy/test_cache_plans.py",
@@ -520,7 +521,7 @@ MUTANTS = (
         "policy/git_embedded_repositories.py",
         '(["--all"] if has.is_partial else ())',
         "()",
-        "tests/policy/test_git_returns.py::test_nothing_is_hidden_behind_many_references",
+        "tests/policy/test_git_embedded_repositories.py::test_nothing_is_hidden_behind_many_references",
     ),
     Mutant(
         "git",
@@ -528,7 +529,7 @@ MUTANTS = (
         "policy/git_embedded_repositories.py",
         "                        self.directories[path] = None\n",
         "                        pass\n",
-        "tests/policy/test_git_returns.py::test_a_repository_split_across_runs_is_found",
+        "tests/policy/test_git_embedded_repositories.py::test_a_repository_split_across_runs_is_found",
     ),
     Mutant(
         "git",
@@ -536,7 +537,7 @@ MUTANTS = (
         "policy/git_embedded_repositories.py",
         "return is_complete(lowercase) or any(",
         "return is_complete(lowercase) or False and any(",
-        "tests/policy/test_git_returns.py::test_a_repository_split_across_runs_is_found",
+        "tests/policy/test_git_embedded_repositories.py::test_a_repository_split_across_runs_is_found",
     ),
     Mutant(
         "1",

@@ -51,7 +51,7 @@ GIT: tuple[Row, ...] = (
         f"{SANDBOX}baseline.py",
         "if seals.get(path) == file_signature(path))",
         "if seals.get(path))",
-        f"{CONFIGS} {LEFTOVERS} tests/service/test_changes_meanwhile.py",
+        f"{CONFIGS} {LEFTOVERS} tests/service/test_concurrent_settings.py",
     ),
     (
         "git",
@@ -224,7 +224,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "a work tree in a git directory counts as the repository's own",
-        f"{SANDBOX}git_core_worktree.py",
+        f"{SANDBOX}git_files.py",
         " or _is_in_git_directory(real, roots):",
         ":",
         POINTERS,
@@ -232,7 +232,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "a work tree with files of others counts as one of a submodule that is not checked out",
-        f"{SANDBOX}git_core_worktree.py",
+        f"{SANDBOX}git_files.py",
         "        return not os.listdir(tree)  # noqa: PTH208 (no Path is needed)\n",
         "        return True\n",
         POINTERS,
@@ -403,7 +403,7 @@ GIT: tuple[Row, ...] = (
         "policy/git_state.py",
         "    for found in _COMMAND.finditer(",
         "    for found in () and _COMMAND.finditer(",
-        "tests/service/test_returning_repositories.py",
+        "tests/service/test_embedded_repositories.py",
     ),
     (
         "git",
@@ -416,7 +416,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "hard links of what Yarrow's next start executes can be written",
-        f"{SANDBOX}startup_file_protection.py",
+        f"{SANDBOX}hard_links.py",
         "        for path in find_by_identity(root, identities):\n            _protect(path, root, one)\n",
         "        pass\n",
         OBEYED,
@@ -486,7 +486,7 @@ LOST: tuple[Row, ...] = (
         f"{SANDBOX}git_config_copies.py",
         'is_same = _read(Path("/"), copy.config) == copy.original',
         "is_same = True",
-        f"{CONFIGS} tests/service/test_changes_meanwhile.py",
+        f"{CONFIGS} tests/service/test_concurrent_settings.py",
     ),
     (
         "lost",
@@ -547,7 +547,7 @@ LOST: tuple[Row, ...] = (
     (
         "lost",
         "files in the session's home are not named",
-        f"{SANDBOX}home_changes.py",
+        f"{SANDBOX}session_home.py",
         "        written = self.list_changed()\n",
         "        written = list[str]()\n",
         WRITES,
@@ -617,7 +617,7 @@ QUESTION: tuple[Row, ...] = (
         f"{PERMIT}decision.py",
         "(call.is_sandboxed and replace(call.allow_key, uncontained=True) in allowed)",
         "{replace(call.allow_key, uncontained=one) for one in (True, False)} & set(allowed)",
-        f"{PERMISSION} tests/agent/test_outside.py",
+        f"{PERMISSION} tests/agent/test_outside_sandbox.py",
     ),
     (
         "permission",
@@ -977,7 +977,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "a secret that an index guesses counts as recorded",
-        f"{SANDBOX}git_index.py",
+        f"{SANDBOX}git_files.py",
         "if len(entries) != 1 or entries == _UNKNOWN:",
         "if not entries or entries == _UNKNOWN:",
         TRACKED,
@@ -985,7 +985,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "an index that cannot be read records every secret",
-        f"{SANDBOX}git_index.py",
+        f"{SANDBOX}git_files.py",
         "    return entries[0].endswith(ids)\n",
         "    return entries[0].endswith(ids) or not ids\n",
         TRACKED,
@@ -993,7 +993,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "a guess that an index confirms later opens a secret",
-        f"{SANDBOX}git_index.py",
+        f"{SANDBOX}git_files.py",
         "    if seen in _differing:\n        return False\n",
         "",
         TRACKED,

@@ -1,4 +1,4 @@
-"""What every test run has in common."""
+"""Configuration shared by all tests."""
 
 from collections.abc import Generator
 from pathlib import Path

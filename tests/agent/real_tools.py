@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agent.questioning import asked, results, told
+from agent.permission_requests import asked, results, told
 from msgspec.structs import replace
 
 from doubles.rig import Rig

@@ -55,7 +55,7 @@ def end_of(bodies: list[ev.Body]) -> ev.AgentEnd:
 
 
 def check_resumed(rig: Rig) -> None:
-    """What is read back from the log is the context that the agent has."""
+    """The context read back from the log equals the agent's."""
     resumed = fold_records(SessionState(rig.header), rig.log.records)
     assert context_of(resumed).sent().messages == context_of(rig.agent.session).sent().messages
 

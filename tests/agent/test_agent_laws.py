@@ -69,7 +69,7 @@ async def play(
 
 
 def check_tries(rig: Rig, bodies: list[ev.Body], attempts: int) -> None:
-    """A call is tried again so often and no oftener, each wait is told, and every message costs what it cost once."""
+    """Calls are retried as often as configured, each delay is reported, and each message's usage is counted once."""
     tries, spent = 1, Usage()
     incomplete = {message.id: message.incomplete for message in rig.messages}
     for body in bodies:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from agent.questioning import asked, results, told
+from agent.permission_requests import asked, results, told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +35,7 @@ def rig_of(*turns: list[dict[str, Any]], rules: dict[str, str] | None = None, **
 
 
 class Clock:
-    """Counts the seconds of questions when it is told to."""
+    """A clock whose time the test advances."""
 
     def __init__(self, rig: Rig) -> None:
         self.seconds: list[float] = []
@@ -50,7 +50,7 @@ class Clock:
 
     @property
     def cancelled(self) -> list[float]:
-        """The seconds that nobody waits for any more."""
+        """Seconds of waits that were cancelled."""
         return [seconds for seconds, (handle, _) in zip(self.seconds, self._due, strict=True) if handle.cancelled()]
 
     async def until(self, count: int) -> None:
@@ -72,7 +72,7 @@ async def test_yes_runs_the_call() -> None:
         (question,) = await asked(rig)
         assert (question.tool, question.tool_call_id, question.arguments) == ("act", "c1", '{"text":"a"}')
         assert rig.agent.state is ev.AgentState.EXECUTING
-        # On disk before it is told.
+        # On disk before it is emitted.
         assert rig.log.records[-1] == PermissionAsked(
             id=question.request_id, timestamp=NOW, tool_call_id="c1", tool="act", reason=question.reason
         )
@@ -131,7 +131,7 @@ async def test_it_is_denied_after_the_grace_period_of_the_last_client() -> None:
     clock.strike(MAX_ABSENCE_SECONDS)
     assert rig.agent.questions.pending == ()
     bodies = await rig.finish()
-    # The second call finds nobody, and is not waited with.
+    # The second call finds no client and does not wait.
     assert [settled.by for settled in told(bodies, ev.PermissionSettled)] == ["nobody", "nobody"]
     assert all("no user can be asked" in result.text for result in results(rig))
     assert clock.seconds == [TIMEOUT, MAX_ABSENCE_SECONDS, TIMEOUT]

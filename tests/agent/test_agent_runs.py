@@ -1,4 +1,4 @@
-"""Runs through the agent's front door: what is told, what is recorded, and what the model is sent."""
+"""Runs through the agent's public interface: events, records and requests to the model."""
 
 import asyncio
 from collections.abc import AsyncGenerator

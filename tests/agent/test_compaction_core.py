@@ -48,7 +48,7 @@ NOTES = "## Goal\nship it"
 
 
 def untried() -> RetryPolicy:
-    """What fails is not tried again."""
+    """Failures are not retried."""
     return RetryPolicy(RetrySettings(attempts=0), Clock(), lambda _: None)
 
 
@@ -96,7 +96,7 @@ class Session:
 
     @property
     def asked(self) -> list[str]:
-        """What the summariser was sent."""
+        """Requests that the summary model received."""
         return [request.messages[0].text for request in self.requests]
 
 
@@ -734,7 +734,7 @@ async def attempt(session: Session, frame: ContextBudget, shape: Shape) -> Compa
 
 
 def check_notice(session: Session, frame: ContextBudget, shape: Shape) -> None:
-    # What only the count of a server says is too large is left to it: some count what was not sent.
+    # A request that is too large only by the server's count is left to it: some servers count differently.
     used = min(session.meter.used(session.context, frame), session.meter.estimate(session.context, frame))
     fits = used + MIN_ANSWER <= frame.window
     assert shape.reason == "manual" or (shape.reason == "auto" and fits)
@@ -749,7 +749,7 @@ def check_requests(session: Session, frame: ContextBudget, shape: Shape) -> None
 
 
 def check_context(session: Session, dropped_from: int) -> None:
-    """What is sent is legal, holds the last user message and is what a restart gives; no call is without its result."""
+    """Requests are valid, contain the last user message and match a restart; every call has a result."""
     context = session.context
     check_legal(context)
     asked = [message for message in session.state.messages if message.role is Role.USER]

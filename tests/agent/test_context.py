@@ -1,4 +1,4 @@
-"""What a model is sent of a session, and how many tokens that is."""
+"""The context of a session that a model receives, and its estimated tokens."""
 
 import re
 import time

@@ -72,7 +72,7 @@ async def test_emitted_text_is_recorded_as_incomplete_and_never_sent() -> None:
         ("The answer", True),
         ("fine", False),
     ]
-    # What is incomplete is left out where a request is written for its backend.
+    # Incomplete messages are omitted when a request is built.
     assert [message.text for message in rig.provider.requests[1].messages if not message.incomplete] == ["go"]
     assert [body.turn for body in bodies if isinstance(body, ev.TurnStart)] == [1, 2]
 

@@ -127,7 +127,7 @@ def rules_of(tool: Tool) -> list[dict[str, str]]:
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: f"{tool.name}-{get_access(tool)}")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20, deadline=None)
 @given(data=st.data())
-async def test_law_7_what_a_rule_denies_no_tool_reads_or_writes(
+async def test_law_7_no_tool_reads_or_writes_denied_paths(
     tmp_path_factory: pytest.TempPathFactory, tool: Tool, data: st.DataObject
 ) -> None:
     ws = a_tree(tmp_path_factory.mktemp("tree"))

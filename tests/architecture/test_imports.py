@@ -1,4 +1,4 @@
-"""What a command imports, as a list: nothing heavy before it is needed."""
+"""Imports of a command, as a list: nothing heavy before it is needed."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""No module outside of `yarrow.platform` names what is not there on every system, nor asks which system this is."""
+"""No module outside `yarrow.platform` names attributes that some systems lack, or asks for the system."""
 
 import ast
 import importlib
@@ -16,7 +16,7 @@ EXCUSED = {
     "policy/sandbox/quarantine.py": {"src_dir_fd"},
     "policy/directory_trees.py": {"src_dir_fd", "dst_dir_fd", "dir_fd"},
     "policy/sandbox/session_home.py": {"st_blocks"},
-    "policy/sandbox/command_user.py": {"chown"},
+    "policy/sandbox/sandbox_spec.py": {"chown"},
     # The terminal UI, which `cli/service_commands.py` does not start on Windows.
     "client/tui/keyboard.py": {"prompt_toolkit.input.vt100"},
     "client/tui/terminal_modes.py": {"termios"},
@@ -25,7 +25,7 @@ EXCUSED = {
 
 
 def named(tree: ast.AST) -> Iterator[str]:
-    """What a module names that is not everywhere."""
+    """Platform-specific names in a module."""
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
@@ -80,7 +80,7 @@ def test_other_names_are_not_detected(code: str) -> None:
 
 
 def test_the_table_matches_this_python() -> None:
-    """Most of it must be there on this system, or the table names what nobody could use."""
+    """Most of the table must exist on this system, or it names attributes that are useless."""
     for module, pattern in NAMES.items():
         here = [name for name in dir(importlib.import_module(module)) if pattern.fullmatch(name)]
         assert len(here) > 5, module

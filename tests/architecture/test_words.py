@@ -1,4 +1,4 @@
-"""Plain English: wordings that read as translated and sentences without a head stay out of code and documents."""
+"""Plain English: wordings that read as translated and sentences without a head stay out of code, tests and pages."""
 
 import ast
 import io
@@ -36,6 +36,12 @@ ALLOWED = {
 }
 """Reason by file and matched text."""
 MAX_ALLOWED = 15
+TEST_NAME = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
+BAD_NAME = re.compile(
+    r"^test_(?:(?:case_[A-Za-z]+_\w?\d+|law_\d+)_)?(?:what|whatever|which|who|whoever|whether|that|of|where|nor|but|so)_"
+    r"|_(?:nobody|somebody|whoever|told|tells|anew|person|vouches|stands?|is_no)(?:_|$)"
+)
+"""Names of tests that begin like a headless sentence or contain such wordings."""
 
 
 def find_bad_wording(text: str) -> Iterator[str]:
@@ -49,6 +55,22 @@ def find_bad_wording(text: str) -> Iterator[str]:
 def texts_of_python(source: str) -> Iterator[str]:
     """Yield strings, docstrings and comments; neighbouring lines of comment are one text."""
     yield from _strings(ast.parse(source))
+    yield from comments_of_python(source)
+
+
+def prose_of_tests(source: str) -> Iterator[str]:
+    """Yield docstrings and comments; other strings of tests are data."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield text
+            case _:
+                pass
+    yield from comments_of_python(source)
+
+
+def comments_of_python(source: str) -> Iterator[str]:
+    """Yield comments; neighbouring lines are one text."""
     comments: list[str] = []
     end = 0
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -95,6 +117,28 @@ def test_wording_is_plain_english() -> None:
     assert sorted(found - set(ALLOWED)) == []
     assert sorted(set(ALLOWED) - found) == [], "allowed but absent"
     assert len(ALLOWED) <= MAX_ALLOWED
+
+
+def test_wording_of_tests_is_plain_english() -> None:
+    found = {
+        (path.relative_to(ROOT).as_posix(), bad)
+        for folder in ("tests", "scripts", "bench", "examples")
+        for path in (ROOT / folder).rglob("*.py")
+        if "node_modules" not in path.parts
+        for text in prose_of_tests(path.read_text("utf-8"))
+        for bad in find_bad_wording(text)
+    }
+    assert sorted(found) == []
+
+
+def test_names_of_tests_are_plain_english() -> None:
+    names = {
+        name
+        for path in (ROOT / "tests").rglob("*.py")
+        if "node_modules" not in path.parts
+        for name in TEST_NAME.findall(path.read_text("utf-8"))
+    }
+    assert sorted(filter(BAD_NAME.search, names)) == []
 
 
 def test_bad_wording_is_found_where_sentences_begin() -> None:

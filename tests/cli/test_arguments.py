@@ -1,4 +1,4 @@
-"""The command line as a value: what is a prompt, what is a flag, and what a mistake is told."""
+"""Parsing of the command line: prompts, flags, and messages about errors."""
 
 import contextlib
 import subprocess

@@ -120,7 +120,7 @@ def test_defaults_are_dimmed_only_on_a_terminal(desk: Desk, monkeypatch: pytest.
 
 
 def on_a_terminal() -> str:
-    """What the command prints when standard output is a terminal."""
+    """Output of the command on a terminal."""
     ours, theirs = pty.openpty()
     kept = os.dup(1)
     os.dup2(theirs, 1)

@@ -27,7 +27,7 @@ from yarrow.session.manager import SessionManager
 from yarrow.session.record import Header
 
 WIRED = True
-"""Whether `yarrow doctor` is a command; until then it is called as one would be."""
+"""True if `yarrow doctor` is a command; otherwise it is called directly."""
 CALL = """\
 import sys
 from yarrow.cli.doctor_command import run_doctor
@@ -49,7 +49,7 @@ async def detect(environment, settings):
     raise ProviderError(Code.PROVIDER_SETUP, describe_setup())
 providers.detect = detect
 """
-"""What stands before the call so that no server of this machine is found."""
+"""Command prefix that prevents detecting a server of this machine."""
 WITHOUT_EXTRA = "import sys\nsys.modules['xllamacpp'] = None\n"
 NOW = "2026-11-28T00:38:13.123Z"
 KEY = "sk-verysecretkey0123456789"
@@ -516,7 +516,7 @@ def on_terminal(world: World, **env: str) -> str:
     )  # fmt: skip
     os.close(follower)
     written = b""
-    with suppress(OSError):  # nobody holds the other end any more
+    with suppress(OSError):  # no process has the other end any more
         while data := os.read(leader, 65536):
             written += data
     os.close(leader)
@@ -577,6 +577,6 @@ async def test_case_rb_13_readable_keys_are_a_warning(world: World, named: str, 
     assert checks["keys"]["todo"].startswith("remove workspace.read[1] (")
 
 
-async def test_a_directory_without_keys_is_no_warning(world: World) -> None:
+async def test_a_directory_without_keys_causes_no_warning(world: World) -> None:
     world.script([{"text": "x"}], workspace={"read": ["~", "~/.config", "~/notes"]})
     assert "keys" not in (await seen(world))[1]

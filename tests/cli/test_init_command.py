@@ -21,7 +21,7 @@ from yarrow.config.settings import Settings
 from yarrow.errors import StorageError, UsageError
 
 WIRED = True
-"""Whether `yarrow init` is a command; until then it is called as one would be."""
+"""True if `yarrow init` is a command; otherwise it is called directly."""
 CALL = """\
 import sys
 from yarrow.cli.init_command import run_init
@@ -36,7 +36,7 @@ except YarrowError as error:
 COMMAND = ("-m", "yarrow", "init") if WIRED else ("-c", CALL)
 PROJECT_SETTINGS, USER_SETTINGS = format_project_settings(), format_user_settings()
 SETTING = re.compile(r"^  // (?=[\"} ])", re.MULTILINE)
-"""What stands before a setting that is commented out."""
+"""Prefix of a setting that is commented out."""
 
 
 @pytest.fixture
@@ -226,7 +226,7 @@ def test_harmless_settings_apply_and_others_need_trust(world: World) -> None:
     (world.project / ".yarrow/config.json").write_text(uncommented(PROJECT_SETTINGS))
     (notice,) = loaded(world).notices
     shown = {key for key in Settings.__struct_encode_fields__ if f'// "{key}": ' in PROJECT_SETTINGS}
-    # What is the user's own affair, trusted or not, is not offered.
+    # User-only settings, trusted or not, are not offered.
     assert shown == set(Settings.__struct_encode_fields__) - set(USER_ONLY_KEYS)
     assert all(key in notice for key in shown - {"thinking", "compaction", "dryRun", "permissions"})
 

@@ -106,7 +106,7 @@ async def test_a_slow_reader_blocks_nothing_and_uses_little_memory(out: Pipe, er
                 await output.out.drain()
 
         working = asyncio.create_task(work())
-        # Nobody reads, and still the loop turns: the writer waits, the rest goes on.
+        # Without a reader the loop still runs: only the writer waits.
         for _ in range(1000):
             await asyncio.sleep(0)
         stuck_at = written
@@ -183,7 +183,7 @@ async def test_case_C_04_a_pipe_closed_while_output_is_buffered(out: Pipe, err: 
 
 
 async def test_a_closed_pipe_and_a_cancellation_at_once(out: Pipe, err: Pipe) -> None:
-    """Whoever cancelled the block wants to see that it was, not that a reader had left too."""
+    """The caller that cancelled the block must see the cancellation, not a closed pipe."""
     interrupted = asyncio.Event()
 
     async def work() -> None:
@@ -206,7 +206,7 @@ async def test_a_closed_pipe_and_a_cancellation_at_once(out: Pipe, err: Pipe) ->
 async def test_a_pipe_open_for_reading_and_writing_has_a_reader(tmp_path: Path, err: Pipe) -> None:
     os.mkfifo(tmp_path / "fifo")
     both = os.open(tmp_path / "fifo", os.O_RDWR)
-    # What stands in it makes the watched end speak.
+    # Buffered data makes the watched end readable.
     os.write(both, b"old ")
     async with OutputWriter(out=both, err=err.writing) as output:
         for _ in range(10):
@@ -242,7 +242,7 @@ async def test_standard_error_may_be_closed(tmp_path: Path, out: Pipe) -> None:
         output.err.write("nobody hears")
         while output.err.failure is None:
             await asyncio.sleep(0)
-        # The event loop is told, too, and must not take it for the end.
+        # The event loop is notified too, and must not treat it as the end.
         for _ in range(10):
             await asyncio.sleep(0)
         reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -343,7 +343,7 @@ def test_utf_8_whatever_the_locale() -> None:
 
 
 def test_a_process_ends_without_a_reader() -> None:
-    """The thread that is stuck in a write does not keep the process, once it was told twice to stop."""
+    """A thread blocked in a write does not keep the process alive after two signals."""
     body = (
         "output.out.write('x' * 1_000_000); task = asyncio.current_task(); "
         "[asyncio.get_running_loop().call_later(0.05 * n, task.cancel) for n in (1, 2)]; await asyncio.sleep(60)"

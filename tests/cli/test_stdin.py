@@ -1,4 +1,4 @@
-"""Piped input: read whole when somebody writes it, never waited for in vain."""
+"""Piped input: read completely if it is written, never waited for in vain."""
 
 import os
 import pty
@@ -51,7 +51,7 @@ def opened() -> Iterator[Callable[[str | Path], int]]:
 
 
 def written(writing: int, *parts: bytes) -> int:
-    """Write, close, and give back a descriptor that a fixture may close."""
+    """Write, close, and return a descriptor that a fixture may close."""
     for part in parts:
         os.write(writing, part)
     spare = os.open(os.devnull, os.O_RDONLY)
@@ -67,7 +67,7 @@ def test_case_C_01_a_pipe_that_stays_open_is_not_waited_for(pipe: tuple[int, int
 
 
 def test_case_C_01_the_timeout_counts_from_the_start_of_the_process(pipe: tuple[int, int]) -> None:
-    """What was needed for starting anyway is not waited for once more; what has come is taken all the same."""
+    """Time spent starting up is not waited again; input that has arrived is still read."""
     assert read_stdin(patience(started=time.monotonic() - 2 * FOREVER), descriptor=pipe[0]).text == ""
     spare = written(pipe[1], b"ctx")
     assert read_stdin(patience(started=time.monotonic() - 2 * FOREVER), descriptor=pipe[0]) == PipedInput("ctx")

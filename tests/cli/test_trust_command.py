@@ -72,7 +72,7 @@ def output(capfd: pytest.CaptureFixture[str], *words: str) -> str:
 def test_changes_are_shown_and_without_a_terminal_nothing_is_asked(
     desk: Desk, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What a variable hides today is shown all the same.
+    # Values overridden by a variable are shown too.
     monkeypatch.setenv("YARROW_MODEL", "of the variable")
     path, standing, head, *lines = output(capfd).splitlines()
     assert path == str(desk.theirs)
@@ -135,7 +135,7 @@ def test_trusted_files_are_listed(desk: Desk, capfd: pytest.CaptureFixture[str])
     assert output(capfd, "list") == line[:-1] + " (missing)\n"
     desk.theirs.mkdir()
     assert output(capfd, "list") == line[:-1] + " (cannot be read)\n"
-    # What is gone or broken can be revoked all the same.
+    # Missing or broken files can be revoked too.
     assert "is no longer trusted" in output(capfd, "revoke")
     assert output(capfd, "list") == ""
 

@@ -112,7 +112,7 @@ class FakeService(Servicer):
         return pb.GetMessagesResponse(messages=page, has_more=start + len(page) < len(known))
 
     def recorded(self) -> list[pb.Message]:
-        """What is on disk by now."""
+        """Records that are on disk by now."""
         return self.messages
 
     async def AnswerPermission(self, request: pb.AnswerPermissionRequest, context: Any) -> pb.AnswerPermissionResponse:
@@ -184,7 +184,7 @@ class Tape:
 
     @property
     def shown(self) -> str:
-        """What a terminal that shows both streams has on it."""
+        """Output of a terminal that shows both streams."""
         return "".join(self.screen)
 
 

@@ -60,7 +60,7 @@ class Reader:
             await asyncio.wait_for(self._changed.wait(), SECONDS)
 
     def is_complete(self, whole: "Reader") -> bool:
-        """Whether everything came that another reader has."""
+        """True if everything arrived that another reader received."""
         return bool(self.events) and self.events[-1] == whole.events[-1]
 
     @property
@@ -201,7 +201,7 @@ async def test_the_events_delivered_are_the_events_recorded(cuts: list[tuple[int
 @settings(max_examples=15)
 @given(at=st.integers(0, EVENTS), cuts=CUTS)
 async def test_over_a_service_that_is_started_again(at: int, cuts: list[tuple[int, list[int]]]) -> None:
-    """Of the first service come events up to one, and an end of the run among them; of the second comes all."""
+    """The first service sends events up to one, among them an end of the run; the second sends all."""
     async with door_to() as door:
         cut = cutting(door.wire, cuts)
         is_first = True

@@ -1,4 +1,4 @@
-"""Settings in layers, through `load`: who wins, who may set what, and what a mistake is told."""
+"""Settings in layers, through `load`: precedence, permitted keys, and messages about errors."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from yarrow.errors import Code, ConfigError
 from yarrow.message import ThinkingLevel
 
 IDS = "anthropic, gemini, llamacpp, local, ollama, openai, scripted"
-"""Of providers that need no configuration."""
+"""Ids of providers that need no configuration."""
 
 
 class Place:

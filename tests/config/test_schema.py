@@ -1,6 +1,6 @@
-"""The JSON Schema of the configuration: it takes what the loader takes and refuses what it refuses.
+"""The JSON Schema of the configuration: it accepts and rejects the same files as the loader.
 
-What `docs/settings.md` and the file of `yarrow init` say of a setting is its docstring, as in the schema.
+The descriptions in `docs/settings.md` and in the file of `yarrow init` are the docstrings, as in the schema.
 """
 
 import json
@@ -37,7 +37,7 @@ def described(kind: str = "Settings", path: KeyPath = (), *, note: str = "") -> 
 
 
 def is_accepted(path: KeyPath, value: Any) -> bool:
-    """Whether a trusted project's file may set a value."""
+    """True if a trusted project's file may set a value."""
     values: Any = value
     for key in reversed(path):
         values = {key: values}

@@ -18,7 +18,7 @@ THEIRS: dict[str, Any] = {"model": "theirs", "maxTurns": 3, "providers": {"work"
 
 
 class Checkout:
-    """A project and the home of somebody who works in it."""
+    """A project and the home of its user."""
 
     def __init__(self, folder: Path) -> None:
         self.home = folder / "home"

@@ -1,7 +1,7 @@
-"""Makes this process, for what is imported from now on of Yarrow, look like Windows: without all that is not there.
+"""Makes this process look like Windows to modules of Yarrow that are imported from now on.
 
-The modules of Python that Yarrow sees are copies that lack what is of Unix alone; Python itself and the libraries keep
-the real ones. The few calls that only Windows has are played with what Linux has: paths have slashes still.
+The modules of Python that Yarrow sees are copies without Unix-only names; Python itself and the libraries keep the
+real ones. The few calls that only Windows has are emulated on Linux: paths still have slashes.
 """
 
 import contextlib
@@ -87,7 +87,7 @@ def _lessened(name: str) -> ModuleType:
 
 
 class _Status(SimpleNamespace):
-    """What Windows says of a file besides the rest."""
+    """Additional file attributes of Windows."""
 
     st_reparse_tag: int
 
@@ -111,7 +111,7 @@ def _fsync(descriptor: int) -> None:
 
 def _set_wakeup_fd(descriptor: int, *, warn_on_full_buffer: bool = True) -> int:
     if descriptor >= 0:
-        os.set_blocking(descriptor, False)  # which no pipe is there, nor need it be
+        os.set_blocking(descriptor, False)  # where no pipe exists, nor needs to
     return signal.set_wakeup_fd(descriptor, warn_on_full_buffer=warn_on_full_buffer)
 
 
@@ -151,7 +151,7 @@ class Job:
         self._signal(0)
 
     def alive(self) -> list[int]:
-        """Return the leader as long as anything of the group is there."""
+        """Return the leader while any process of the group exists."""
         try:
             self._signal(0)
         except OSError:

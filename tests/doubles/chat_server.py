@@ -73,9 +73,9 @@ class ChatServer(Loopback):
     def __init__(self, replies: Iterable[Reply] = (), *, key: str = "", refuses: Iterable[str] = ()) -> None:
         super().__init__(self._answer_one)
         self.replies = list(replies)
-        """What the next prompts are answered with, in order."""
+        """Answers to the next prompts, in order."""
         self.pages: dict[str, Reply] = {}
-        """What a GET of a path, with its query, is answered with; others are not found."""
+        """Answers to a GET of a path with its query; others are not found."""
         self.received: list[Received] = []
         self._key = key
         self._refuses = frozenset(refuses)

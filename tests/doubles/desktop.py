@@ -4,7 +4,7 @@ from doubles.world import World
 
 
 def program(world: World, name: str, body: str) -> dict[str, str]:
-    """Make a program, the only one that is there; return the environment in which it is found."""
+    """Create the only program on PATH; return the environment in which it is found."""
     folder = world.home / "bin"
     folder.mkdir(exist_ok=True)
     path = folder / name

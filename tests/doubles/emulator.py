@@ -23,17 +23,17 @@ class Emulator(pyte.HistoryScreen):
 
     @property
     def is_alternate(self) -> bool:
-        """Whether the alternate screen is shown."""
+        """True if the alternate screen is shown."""
         return self._main is not None
 
     @property
     def marks_pastes(self) -> bool:
-        """Whether pastes are to be marked."""
+        """True if pastes are to be marked."""
         return PASTES << _PRIVATE in self.mode
 
     @property
     def shows_cursor(self) -> bool:
-        """Whether the cursor is seen."""
+        """True if the cursor is visible."""
         return DECTCEM in self.mode
 
     @property

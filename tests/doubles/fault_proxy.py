@@ -1,4 +1,4 @@
-"""A proxy on the loopback between a provider and a server of a model's format, which breaks answers as it is told."""
+"""A loopback proxy between a provider and a model server that injects configured faults into answers."""
 
 import asyncio
 import socket
@@ -18,14 +18,14 @@ TOO_MANY = b"HTTP/1.1 429 X\r\ncontent-type: application/json\r\nretry-after: 1\
     _SLOW_DOWN,
 )
 UNREADABLE = b"\n\xff\x00\xfe}{]data: \xc3\n\n"
-"""What stands for garbage, on a line of its own so that the next is whole: neither text nor JSON, nor a size."""
+"""Garbage on a line of its own, so that the next line is complete: neither text nor JSON, nor a size."""
 
 
 class Fault(NamedTuple):
-    """What happens to one answer, once `after` chunks of it went through (-1: before its head).
+    """A fault of one answer after `after` of its chunks (-1: before its head).
 
     `reset` and `end` close the connection, in disorder or in order; `cut` does so inside the next chunk; `short` ends
-    the body as if it were whole; `stall` sends nothing more; `garbage` and `noise` send what nobody can read, in place
+    the body as if it were complete; `stall` sends nothing more; `garbage` and `noise` send unreadable data, in place
     of a chunk or inside one, and then the rest; `storm` answers 429.
     """
 
@@ -42,7 +42,7 @@ class FaultProxy(Loopback):
         """By the number of the question to the model, from 0."""
         self.questions = 0
         self.aside: Fault | None = None
-        """What happens to every answer about the model."""
+        """Faults of every answer about the model."""
         self.happened: list[Fault] = []
         self._host, _, self._port = upstream.removeprefix("http://").partition(":")
         self._asked = asked

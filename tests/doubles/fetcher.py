@@ -1,4 +1,4 @@
-"""Stands in for uv and pip: takes their arguments and does with a prepared wheel what $FETCHER says."""
+"""A stand-in for uv and pip: handles their arguments with a prepared wheel as $FETCHER says."""
 
 import os
 import sys

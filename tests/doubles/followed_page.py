@@ -24,7 +24,7 @@ STEP_OR_BLOCK = re.compile(
 
 
 class Block(NamedTuple):
-    """What a step does."""
+    """A step of the page: a file to create, or a block to run."""
 
     path: str
     kind: str

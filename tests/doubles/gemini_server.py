@@ -52,7 +52,7 @@ class GeminiServer(ChatServer):
 
     @property
     def connected(self) -> bool:
-        """Whether a connection is open."""
+        """True if a connection is open."""
         return bool(self._tasks)
 
     def _reply(self, received: Received) -> Reply:

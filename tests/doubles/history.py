@@ -1,4 +1,4 @@
-"""What several clients did to the sessions of a service and were answered, checked against the files that it left."""
+"""Requests of several clients of a service and its answers, checked against the files that it left."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -21,7 +21,7 @@ class Said(Struct):
     text: str
     begun: int
     ended: int | None = None
-    """None when nobody was told."""
+    """None if no client was informed."""
     outcome: Outcome = "unknown"
     message_id: str = ""
 
@@ -62,7 +62,7 @@ class History:
         self.seen.append(Seen(session, ids, begun, self.now()))
 
     def check(self, session: str, loaded: StoredSession) -> None:
-        """Assert that a session's file explains what its clients were told, in one order."""
+        """Assert that a session's file explains all answers to its clients, in one order."""
         records = [stored.value for stored in loaded.records]
         said = [one for one in self.said if one.session == session]
         places = {one.text: place for one in said if (place := _place(one, records)) is not None}
@@ -88,7 +88,7 @@ class History:
 
 
 def _place(said: Said, records: Sequence[object]) -> int | None:
-    """Where a text was recorded; asserts that an accepted one is there once, and a refused one not at all."""
+    """Positions at which a text was recorded; asserts that an accepted one occurs once and a refused one never."""
     delivered = [
         place
         for place, record in enumerate(records)

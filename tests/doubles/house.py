@@ -58,7 +58,7 @@ class House:
         }
         self.settings = Settings(provider="scripted", providers=providers, **settings)
         self.allowed: list[AllowedCall] = []
-        """What a person allowed always."""
+        """Calls that the user always allows."""
         self._always: set[AllowedCall] = set()
         added = added or no_contributions()
         self.providers = ProviderCache(self.settings, {}, added.providers)
@@ -101,11 +101,11 @@ class House:
         return provider
 
     def running(self, session_id: str) -> bool:
-        """Whether a run of the session goes on."""
+        """True if a run of the session is active."""
         return any(entry.id == session_id and bool(entry.agent.run_id) for entry in self.servicer._sessions._cache)  # pyright: ignore[reportPrivateUsage]
 
     def watched(self, session_id: str) -> bool:
-        """Whether a stream follows the session."""
+        """True if a stream follows the session."""
         return any(entry.id == session_id and entry.bus.subscribers for entry in self.servicer._sessions._cache)  # pyright: ignore[reportPrivateUsage]
 
     async def open_gate(self, name: str) -> None:

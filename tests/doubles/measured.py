@@ -1,4 +1,4 @@
-"""What OpenTelemetry was told, kept in memory."""
+"""Telemetry data of OpenTelemetry, kept in memory."""
 
 from typing import Any
 
@@ -46,6 +46,6 @@ class Measured:
         return [point for metric in metrics if metric.name == name for point in metric.data.data_points]
 
     def everything(self) -> str:
-        """All that was told, as text."""
+        """All telemetry data, as text."""
         data = self._reader.get_metrics_data()
         return "\n".join(span.to_json() for span in self.spans) + (data.to_json() if data else "")

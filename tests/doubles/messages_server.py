@@ -83,7 +83,7 @@ class MessagesServer(ChatServer):
         self.refused = 0
         """Prompts that were against the rules."""
         self.given: dict[str, str] = {}
-        """What stood before each signature that was given."""
+        """Content before each signature that was issued."""
         self._secret = key
         self._lacks = frozenset(refuses)
         self._binds = binds
@@ -128,7 +128,7 @@ class MessagesServer(ChatServer):
 
 
 def _before(body: dict[str, Any], count: int) -> str:
-    """What a signature is bound to when `count` messages stand before it; marks for the cache are not said."""
+    """The content that a signature is bound to after `count` messages; cache markers are excluded."""
     bound = json.dumps([body.get("system"), body.get("tools"), body["messages"][:count]])
     return json.dumps(json.loads(bound, object_hook=_unmarked))
 

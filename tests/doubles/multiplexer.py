@@ -1,4 +1,4 @@
-"""The command in tmux, which wraps lines anew when a window becomes narrower and keeps what scrolled out."""
+"""The command in tmux, which rewraps lines when a window becomes narrower and keeps the scrollback."""
 
 import asyncio
 import shlex
@@ -14,7 +14,7 @@ from doubles.screen import SECONDS, is_editor
 from doubles.world import World
 
 LOOK_SECONDS = 0.03
-"""Between two looks: tmux tells nobody that a pane changed."""
+"""Seconds between two polls: tmux does not report that a pane changed."""
 
 Condition = str | Callable[[list[str]], object]
 """A text that is somewhere on the screen, or whatever holds of its rows."""
@@ -59,11 +59,11 @@ class Tmux:
         return (await self._tmux("capture-pane", "-p")).split("\n")[:-1]
 
     async def whole(self) -> list[str]:
-        """What scrolled out, and the screen below it."""
+        """The scrollback, and the screen below it."""
         return (await self._tmux("capture-pane", "-p", "-S", "-")).split("\n")[:-1]
 
     async def told(self, form: str) -> str:
-        """What tmux says of the pane, such as `#{alternate_on}`."""
+        """A tmux format expanded for the pane, such as `#{alternate_on}`."""
         return (await self._tmux("display-message", "-p", form)).rstrip("\n")
 
     async def keys(self, *names: str) -> None:
@@ -82,7 +82,7 @@ class Tmux:
         await self._tmux("paste-buffer", "-p", "-b", "one")
 
     async def buffer(self) -> str:
-        """What was copied last."""
+        """The last copied text."""
         return await self._tmux("show-buffer")
 
     async def resize(self, columns: int, rows: int) -> None:

@@ -1,4 +1,4 @@
-"""Stands in for xllamacpp in the child process: the name of the model file says what loading it does."""
+"""A stand-in for xllamacpp in the child process: the name of the model file selects the behaviour of loading it."""
 
 import ctypes
 import json

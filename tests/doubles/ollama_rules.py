@@ -22,7 +22,7 @@ _SCHEMA: dict[str, type | tuple[type, ...]] = {
     "properties": dict,
     "$defs": dict,
 }
-"""What the server reads the words of a schema as."""
+"""Types as which the server reads the keywords of a schema."""
 _OPTIONS: dict[str, type | tuple[type, ...]] = {"num_ctx": int, "num_predict": int, "temperature": (int, float)}
 
 

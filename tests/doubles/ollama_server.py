@@ -50,7 +50,7 @@ def refusal(message: str, status: int = 400) -> Reply:
 
 
 def shown(capabilities: Sequence[str] | None = ALL, *, parameters: str = "", trained: int = 131072) -> dict[str, Any]:
-    """What the server tells of a model; without capabilities as an older one does."""
+    """Details of a model; without capabilities as an older server sends them."""
     info = {"general.architecture": "llama", "llama.context_length": trained}
     told: dict[str, Any] = {"parameters": parameters, "model_info": info, "details": {"family": "llama"}}
     return told if capabilities is None else told | {"capabilities": list(capabilities)}
@@ -62,10 +62,10 @@ class OllamaServer(ChatServer):
     def __init__(self, replies: Iterable[Reply] = (), *, key: str = "", old: bool = False) -> None:
         super().__init__(replies)
         self.models: dict[str, dict[str, Any]] = {"m": shown()}
-        """What is told of the models that were pulled."""
+        """Details of the models that were pulled."""
         self.pages = {"/api/tags": page({"models": [{"name": "m", "model": "m"}]}), "/api/ps": page({"models": []})}
         self.lacks: frozenset[str] = frozenset()
-        """What the models cannot do after all, whatever is told."""
+        """Features that the models do not support despite their details."""
         self._secret = key
         self._old = old
 

@@ -1,4 +1,4 @@
-"""The terminal UI in front of a model that answers what it is told to, ready to be typed into."""
+"""The terminal UI in front of a model that answers as scripted, ready for input."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager

@@ -29,9 +29,9 @@ async def in_a_question(screen: Screen) -> None:
 
 
 TO_ANSWER = "Tab to answer"
-"""What is drawn below a question while the keys go to the editor."""
+"""Text below a question while the editor has the focus."""
 SELECTS = "Enter confirm"
-"""What is drawn below it when the keys go there."""
+"""Text below a question that has the focus."""
 PAUSE = 1.1
 """Seconds without a key after which a question takes the keys."""
 

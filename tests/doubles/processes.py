@@ -1,4 +1,4 @@
-"""Processes that a test did not start itself, by what the system tells of them."""
+"""Processes that a test did not start itself, found through the system."""
 
 import asyncio
 import sys
@@ -20,7 +20,7 @@ def _on_audit(event: str, _arguments: tuple[object, ...]) -> None:
         _watched.append(event)
 
 
-sys.addaudithook(_on_audit)  # it cannot be taken away again, and so is off but for a test
+sys.addaudithook(_on_audit)  # it cannot be removed again, and so is off except for a test
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What a client received, as the internal events that the grammar speaks of."""
+"""Events that a client received, as the internal events of the grammar."""
 
 from collections.abc import Iterable
 from itertools import groupby

@@ -16,9 +16,9 @@ class Relay:
         self.cuts: list[int] = []
         """Bytes from the service after which a connection is cut, one number for each connection to come."""
         self.is_down = False
-        """Whether nobody answers."""
+        """True if all connections are refused."""
         self.is_mute = False
-        """Whether what the service says is lost on the way."""
+        """True if the service's output is lost on the way."""
         self._lost = 0
         """Connections up to which nothing is passed on any more."""
         self._connections = 0
@@ -31,7 +31,7 @@ class Relay:
             writer.transport.abort()
 
     def lose(self) -> None:
-        """Pass nothing more on over what is open, and let nobody know."""
+        """Stop forwarding on open connections without closing them."""
         self._lost = self._connections
 
     async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

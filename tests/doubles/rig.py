@@ -204,7 +204,7 @@ class Rig:
         return bodies
 
     def _check_recorded(self, bodies: list[ev.Body]) -> None:
-        """What an event announces as ended is on disk."""
+        """Data announced as complete by an event is on disk."""
         recorded = {message.id for message in self.messages}
         for body in bodies:
             if isinstance(body, ev.ToolOutput | ev.MessageEnd | ev.AgentStart) and body.message_id:

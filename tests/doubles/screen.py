@@ -96,7 +96,7 @@ class Screen:
 
     @property
     def whole(self) -> list[str]:
-        """What scrolled out, and the screen below it."""
+        """The scrollback, and the screen below it."""
         return [*self.emulator.scrolled_out, *self.rows]
 
     @property
@@ -106,7 +106,7 @@ class Screen:
 
     @property
     def editor(self) -> list[str]:
-        """What is written in the editor, row by row, up to an empty one."""
+        """Text of the editor, row by row, up to an empty one."""
         rows = self.rows
         first = self._editor_row()
         rows = [rows[first].removeprefix(SIGN).removeprefix(SIGN.strip()), *rows[first + 1 :]]
@@ -119,7 +119,7 @@ class Screen:
 
     @property
     def takes_keys(self) -> bool:
-        """Whether keys are given one by one and not echoed."""
+        """True if keys are passed one by one and not echoed."""
         return not termios.tcgetattr(self._slave)[3] & (termios.ICANON | termios.ECHO)
 
     def send(self, keys: str | bytes) -> None:
@@ -128,12 +128,12 @@ class Screen:
         self._write()
 
     def paste(self, text: str) -> None:
-        """Paste as a terminal does that was told to mark pastes."""
+        """Paste like a terminal that marks pastes."""
         assert self.emulator.marks_pastes
         self.send(f"\x1b[200~{text}\x1b[201~".replace("\n", "\r"))
 
     def resize(self, columns: int, rows: int) -> None:
-        """Make the window another size. The emulator cuts lines and does not wrap them anew."""
+        """Resize the window. The emulator truncates lines and does not rewrap them."""
         self._size = (columns, rows)
         self._set_size()
         self.emulator.resize(rows, columns)
@@ -178,7 +178,7 @@ class Screen:
             self._master = -1
 
     def left_behind(self) -> list[str]:
-        """What of the terminal is not as it was before the command began."""
+        """Terminal settings that differ from those before the command started."""
         emulator, found = self.emulator, list[str]()
         if not emulator.shows_cursor:
             found.append("the cursor is hidden")
@@ -194,7 +194,7 @@ class Screen:
         return found
 
     def picture(self) -> str:
-        """The screen in a frame, for whoever reads why a test failed."""
+        """The screen in a frame, for the message of a failed test."""
         width = self._size[0]
         rows = "\n".join(f"|{row:<{width}}|" for row in self.rows)
         return f"{rows}\ncursor {self.cursor}, exit code {self.process.returncode}"
@@ -221,7 +221,7 @@ class Screen:
                 self.drawn += data
                 self._stream.feed(data)
         except OSError:
-            # Nothing more for now, or nobody has the other end.
+            # Nothing more for now, or the other end is closed.
             pass
         self._seen.set()
 
@@ -241,5 +241,5 @@ class Screen:
 
 
 def is_editor(row: str) -> bool:
-    """Whether a row is the first of the editor."""
+    """True if a row is the first of the editor."""
     return row.startswith((SIGN.strip(), ">"))

@@ -1,4 +1,4 @@
-"""`yarrow serve` as a process of its own, for as long as a test needs it; it ends as it is told to."""
+"""`yarrow serve` as a separate process, for as long as a test needs it."""
 
 import asyncio
 import contextlib

@@ -29,14 +29,14 @@ class Stroke(NamedTuple):
 
 
 class Typing(NamedTuple):
-    """What is typed, and after how many strokes the question is asked."""
+    """The typed text, and the number of strokes after which the question is asked."""
 
     strokes: tuple[Stroke, ...]
     asked_after: int
 
     @property
     def lines(self) -> list[str]:
-        """What was written, line by line; the last one has no Enter behind it."""
+        """The typed lines; the last one has no Enter."""
         return "".join(stroke.text for stroke in self.strokes if stroke.is_text).split("\r")
 
 

@@ -1,4 +1,4 @@
-"""What Python has on Unix alone, by its documentation: modules, names of modules that are everywhere, arguments."""
+"""Names that Python has only on Unix, by its documentation: modules, attributes of common modules, arguments."""
 
 import re
 
@@ -22,7 +22,7 @@ MODULES = frozenset(
     ]
 )
 MODULES_OF_OTHERS = frozenset({"prompt_toolkit.input.vt100", "prompt_toolkit.input.posix_pipe"})
-"""What others have for Unix alone, as far as we could want it."""
+"""Names that other libraries have only on Unix, as far as Yarrow could use them."""
 
 _OS = """
 chflags chown chroot confstr confstr_names copy_file_range ctermid environb eventfd eventfd_read eventfd_write fchdir
@@ -57,7 +57,7 @@ NAMES = {
     "select": re.compile(r"(?!select$|error$|__)\w+"),
     "time": re.compile(r"clock_\w+|CLOCK_\w+|pthread_getcpuclockid|tzset"),
 }
-"""Of modules that are everywhere."""
+"""Attributes of modules that exist everywhere."""
 ANYWHERE = frozenset(
     [
         "add_reader",
@@ -75,6 +75,6 @@ ANYWHERE = frozenset(
         "st_rdev",
     ]
 )
-"""Of event loops, whose usual one on Windows has none of them, and of what `stat` returns."""
+"""Attributes of event loops, which the usual one on Windows lacks, and of `stat` results."""
 ARGUMENTS = frozenset({"dir_fd", "src_dir_fd", "dst_dir_fd", "preexec_fn"})
-"""What a call refuses there."""
+"""Arguments that a call rejects there."""

@@ -1,4 +1,4 @@
-"""The bus through its front door: order, drops that are told, replay, and a publisher that never waits (law 8)."""
+"""The bus through its public interface: order, reported drops, replay, and a publisher that never waits (law 8)."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ def sequences(events: list[Event]) -> list[int]:
 
 
 async def take_all(subscription: Subscription) -> list[Event]:
-    """Everything that is there now."""
+    """Everything that is available now."""
     subscription.close()
     events: list[Event] = []
     while batch := await subscription.take():
@@ -210,7 +210,7 @@ async def test_close_ends_readers_after_their_buffered_events() -> None:
     )
 )
 def test_law_8_every_reader_gets_every_event_or_a_gap(steps: list[str]) -> None:
-    """Whatever readers do, what each saw and what it was told it lost is every event from its start, once, in order."""
+    """For any readers, received and reported lost events together are every event from its start, once, in order."""
 
     async def play() -> None:
         bus = Bus("s")

@@ -54,7 +54,7 @@ def tool_of(run: Callable[[Any, ToolContext], AsyncGenerator[Any]], **attributes
 async def extended(
     *functions: ExtensionFunction, files: Sequence[Path] = (), tools: Sequence[str] = ()
 ) -> AsyncGenerator[Contributions]:
-    """What the extensions add, while they are loaded."""
+    """Contributions of the extensions, while they are loaded."""
     extensions = load_extensions(files, functions=functions, tools=tools)
     try:
         yield extensions.contributions
@@ -63,7 +63,7 @@ async def extended(
 
 
 async def hooked(added: Contributions, name: HookName, payload: Any) -> tuple[Any, list[str]]:
-    """What the hooks make of a payload, and the texts of the notices."""
+    """The payload that the hooks return, and the texts of the notices."""
     notices: list[Notice] = []
     payload = await added.hooks.run(name, payload, about=ABOUT, notify=notices.append)
     return payload, [notice.text for notice in notices]

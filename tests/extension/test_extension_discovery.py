@@ -1,4 +1,4 @@
-"""Which installed packages are extensions: found by their entry points, never in the working directory."""
+"""Discovery of installed extensions by their entry points, never in the working directory."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What loaded extensions came from is known, so that no tool changes what the next start executes."""
+"""Files of loaded extensions are protected, so that no tool changes what the next start executes."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What an extension cannot do to the process: keep it from ending, or write into its standard output."""
+"""An extension can neither keep the process from ending nor write to its standard output."""
 
 import subprocess
 import sys
@@ -51,7 +51,7 @@ def test_a_process_ends_while_an_extension_blocks(tmp_path: Path, text: str) -> 
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(extension)], capture_output=True, text=True, timeout=60, check=False
     )
-    # What an extension left behind may print is kept out of standard output to the end.
+    # Output of background threads of an extension is kept out of standard output to the end.
     left_behind = "to_thread" not in text
     assert done.stdout.splitlines() == ["given up", "end", *([] if left_behind else ["late"])]
     assert done.returncode == 0

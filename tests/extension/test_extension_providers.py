@@ -66,7 +66,7 @@ class Lists(Fake):
 
 
 async def built(factory: Callable[[AdapterConfig], Any], work: Callable[[Provider, ProviderInfo], Any]) -> Any:
-    """What `work` returns of the provider that an extension's factory makes."""
+    """Return the result of `work` for the provider that an extension's factory creates."""
     async with extended(lambda yarrow: yarrow.provider("mine", factory)) as added:
         made = await build_provider("mine", "wanted", ProviderContext(Settings(), {"KEY": "k"}, added.providers))
         return await work(made.provider, made.info)

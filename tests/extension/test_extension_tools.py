@@ -1,4 +1,4 @@
-"""Tools of extensions through the registry: offered, run, previewed, and whatever goes wrong is told to the model."""
+"""Tools of extensions through the registry: offered, run, previewed, and every failure reported to the model."""
 
 import asyncio
 import threading

@@ -96,7 +96,7 @@ def test_transparency_colours_orientation_and_depth_survive():
     assert turned.height > turned.width
 
 
-def test_of_an_animation_the_first_frame_is_kept():
+def test_the_first_frame_of_an_animation_is_kept():
     frames = [Image.new("RGB", (LONG_EDGE + 1, 4), colour) for colour in ("white", "black")]
     image = picture(fit(encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])))
     assert image.convert("L").getpixel((0, 0)) == 255

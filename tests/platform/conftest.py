@@ -1,4 +1,4 @@
-"""What the tests of systems share: a world of its own, and a piece of code run as if on another system."""
+"""Fixtures of the platform tests: an isolated environment, and code run as if on another system."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What macOS has of its own, tried on Linux: the drive's cache is emptied, and done without where that cannot be."""
+"""Parts specific to macOS, tested on Linux: full sync of the drive's cache, with its fallback."""
 
 from collections.abc import Callable
 

@@ -87,7 +87,7 @@ ENVIRONMENT = {
         ([LOCAL, SYSTEM, SCOOP], LOCAL),
         ([SYSTEM, STORE, r"D:\scoop\git\cmd\git.exe", SCOOP], SCOOP),
         ([r"D:\scoop\git\cmd\bash.exe"], r"D:\scoop\git\cmd\bash.exe"),
-        # That of WSL sees other files; one in the current directory is somebody else's.
+        # The bash of WSL sees other files; one in the current directory is not trusted.
         ([SYSTEM, STORE, "bash.exe", r".\bash.exe"], ""),
         ([], ""),
     ],

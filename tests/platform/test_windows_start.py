@@ -40,7 +40,7 @@ print(type(system).__module__)
 
 
 async def as_windows(world: World, *arguments: str, stdin: bytes = b"", **environment: str) -> Ended:
-    """How the command line ends where nothing of Unix is there."""
+    """Exit of the command line without any Unix-only name."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "doubles.as_windows", *arguments),
         cwd=world.project,
@@ -90,7 +90,7 @@ async def test_commands_that_need_no_provider(world: World) -> None:
 
 
 async def test_a_prompt_is_answered_saved_resumed_and_exported(world: World) -> None:
-    world.script([{"text": "one"}], [{"text": "two"}], [{"text": "three"}])  # each process begins it anew
+    world.script([{"text": "one"}], [{"text": "two"}], [{"text": "three"}])  # each process starts it again
     ended = await as_windows(world, "-p", "hi")
     assert (ended.code, ended.out) == (0, "one\n")
     assert (await as_windows(world, stdin=b"piped in")).out == "one\n"

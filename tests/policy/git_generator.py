@@ -85,7 +85,7 @@ def _by_user(rng: random.Random) -> Step:
                 "git commit -q -am c",
                 "git sparse-checkout set src",
                 "git config extensions.worktreeConfig true",
-                # The user includes no file that is there already: what a model wrote into it is for the user to read.
+                # The user includes no existing file: content that a model wrote into it is for the user to review.
                 "[ -e inc.cfg ] || git config include.path ../inc.cfg",
                 "[ -e conf/inc.cfg ] || (mkdir -p conf; touch conf/inc.cfg; git config include.path ../conf/inc.cfg)",
                 f"git config filter.f.clean 'cat; : {mine}'",

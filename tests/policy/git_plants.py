@@ -1,4 +1,4 @@
-"""What a model may plant so that git, or Yarrow, runs it later, piece by piece."""
+"""Pieces that a model may plant so that git, or Yarrow, executes them later."""
 
 import posixpath
 import random
@@ -54,7 +54,7 @@ VERBS = (
 
 
 _OUTER = ("../main/.git", "../main/.git/worktrees/ws", "../main/.git/modules/m")
-"""Of the repository that a worktree belongs to."""
+"""Repository that a worktree belongs to."""
 
 
 class Plants:

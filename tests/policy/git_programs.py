@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 ROOT = "{root}"
-"""Stands for the directory above the workspace, the home and the canaries; the runner replaces it."""
+"""Placeholder for the directory above the workspace, the home and the canaries; the runner replaces it."""
 WORKSPACE = f"{ROOT}/ws"
 TEMPLATES = ("plain", "submodule", "uninitialized", "rich", "empty", "worktree")
 Kind = Literal["shell", "write", "user", "start", "cut"]

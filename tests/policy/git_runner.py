@@ -34,12 +34,12 @@ _IDENTITY = {f"GIT_{role}_{what}": "n" for role in ("AUTHOR", "COMMITTER") for w
 
 
 class Outcome(Struct, frozen=True):
-    """What became of a program."""
+    """Outcome of a program."""
 
     fired: tuple[str, ...] = ()
     """Canaries that ran, each with the moment."""
     lost: tuple[str, ...] = ()
-    """What the user made and a process took away or changed."""
+    """Files of the user that a process removed or changed."""
     broken: tuple[str, ...] = ()
     """Errors of Yarrow itself."""
     said: tuple[str, ...] = ()
@@ -211,7 +211,7 @@ def play(stage: Stage, program: Program) -> Outcome:
     if stage.way == "program":
         lay_out(stage.root)
     segments = list(_segments(program.steps))
-    # What was made between a kill and the next start may be the command's: it is set aside, whoever made it.
+    # Anything created between a kill and the next start may be the command's: it is quarantined.
     is_cut = False
     for number, (by_user, steps) in enumerate(segments):
         if by_user:
@@ -237,7 +237,7 @@ def play(stage: Stage, program: Program) -> Outcome:
     broken.extend(["the user's git hangs"] if "HANGS" in told else [])
     look("the end")
     if any(place in text for text in said if text.startswith(NOTICE) for place in program.restores):
-        fired.clear()  # a commit brings it back, and the user was told
+        fired.clear()  # a commit restores it, and the user was informed
     return Outcome(tuple(fired), tuple(lost), tuple(broken), tuple(said), time.perf_counter() - begun)
 
 
@@ -256,7 +256,7 @@ def _segments(steps: Sequence[Step]) -> Iterator[tuple[bool, list[Step]]]:
     if current:
         yield current[0].kind == "user", current
     if steps and any(step.kind == "cut" for step in steps):
-        yield False, [Step("shell", "true")]  # the next start takes up what was cut
+        yield False, [Step("shell", "true")]  # the next start recovers the interrupted cleanup
 
 
 def _mine(workspace: Path) -> set[str]:
@@ -278,13 +278,13 @@ def _mine(workspace: Path) -> set[str]:
 
 
 def _is_kept(line: str, touched: str) -> bool:
-    """Whether a file of the user must be as it was: one of the workspace's own `.git`, or one that no step names."""
+    """True if a file of the user must be unchanged: one of the workspace's own `.git`, or one that no step names."""
     top = line.split("/", 1)[0].split(":", maxsplit=1)[0]
     return line.startswith((".git/config", ".git/hooks")) or (top != ".git" and top not in touched)
 
 
 def is_replaced(line: str, steps: Sequence[Step], workspace: Path) -> bool:
-    """Whether a command of these steps gave a setting of the user another value, and the setting has that now."""
+    """True if a command of these steps changed a setting of the user, and the setting has that value now."""
     if not line.startswith(".git/config: name = mine-") or not any(SETS_NAME in step.text for step in steps):
         return False
     own = workspace / ".git/config"
@@ -374,7 +374,7 @@ def _child(stage: Stage, steps: Sequence[Step], writer: int) -> None:
     errors: list[str] = []
     try:
         asyncio.run(_tools(stage, steps, said))
-    except BaseException:  # noqa: BLE001 (the parent tells of it)
+    except BaseException:  # noqa: BLE001 (the parent reports it)
         errors.append(traceback.format_exc())
     with open(writer, "w") as opened:
         json.dump({"said": said, "errors": errors}, opened)

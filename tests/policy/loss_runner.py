@@ -31,7 +31,7 @@ WARM = (
     *("yarrow.tool.bash", "yarrow.tool.write", "yarrow.platform.linux_syscalls"),
     *("concurrent.futures.thread", "ctypes", "difflib", "encodings.latin_1"),
 )
-"""Modules that a process finds loaded: somebody without rights may not be able to read them."""
+"""Modules preloaded for processes: an unprivileged user may not be able to read them."""
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "LANG": "C.UTF-8",
@@ -40,7 +40,7 @@ ENVIRONMENT = {
 
 
 class Loss(Struct, frozen=True):
-    """What became of a scene."""
+    """Outcome of a scene."""
 
     lost: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ def _mount(root: Path, one: Entry, mounted: list[Path]) -> None:
 
 
 def snapshot(root: Path) -> dict[str, tuple[object, ...]]:
-    """Return what is there: kind and mode, owner, number, size and content or target of each."""
+    """Return the existing files: kind and mode, owner, number, size and content or target of each."""
     found: dict[str, tuple[object, ...]] = {}
     for directory, names, files in os.walk(root):
         for name in [*names, *files]:
@@ -164,9 +164,9 @@ def play(base: Path, scene: Scene) -> Loss:
 
 
 def survivors(root: Path) -> list[str]:
-    """End what still runs of a process that was killed, though another has begun since; tell of each.
+    """End the remaining processes of a killed process, though another has started since; report each.
 
-    What was being started ends by itself, but not at once.
+    Processes that were being started end by themselves, but not at once.
     """
     until = time.monotonic() + END_SECONDS
     while (running := [pid for pid in _pids() if _works_in(pid, root)]) and time.monotonic() < until:
@@ -185,7 +185,7 @@ def _pids() -> list[int]:
 
 
 def _works_in(pid: int, root: Path) -> bool:
-    """Whether a process that is no zombie has a directory below `root` as its own, in its environment or mounted.
+    """True if a process that is not a zombie has a directory below `root` as its own, in its environment or mounted.
 
     The processes of the sandbox itself are at `/`, in a mount namespace of their own.
     """
@@ -246,7 +246,7 @@ def _child(root: Path, scene: Scene, acts: Sequence[Act], *, temporary: Path, is
             os.setgid(NOBODY)
             os.setuid(NOBODY)
         told = _worked(root, scene, acts, temporary)
-    except BaseException:  # noqa: BLE001 (the parent tells of it)
+    except BaseException:  # noqa: BLE001 (the parent reports it)
         told = f"BROKEN: {traceback.format_exc()}"
     with open(writer, "w", encoding="utf-8", errors="surrogateescape") as opened:
         opened.write(told)

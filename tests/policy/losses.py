@@ -1,4 +1,4 @@
-"""Workspaces full of odd things, and commands that leave them alone: whatever was there is there afterwards."""
+"""Unusual workspaces, and commands that do not touch them: every file is still there afterwards."""
 
 import random
 
@@ -33,7 +33,7 @@ class Act(Struct, frozen=True):
 
 
 class Scene(Struct, frozen=True):
-    """What the user has, how Yarrow is set up, and what is done."""
+    """Files of the user, Yarrow's configuration, and the commands."""
 
     entries: tuple[Entry, ...]
     acts: tuple[Act, ...]
@@ -41,9 +41,9 @@ class Scene(Struct, frozen=True):
     """`workspace.extra`; below the root unless absolute."""
     read: tuple[str, ...] = ()
     is_elsewhere: bool = False
-    """Whether temporary files lie on another file system."""
+    """True if temporary files are on another file system."""
     is_nobody: bool = False
-    """Whether Yarrow runs as somebody without rights; only root can have that tried."""
+    """True if Yarrow runs as an unprivileged user; only root can test that."""
 
     def script(self) -> str:
         """Return the scene to be read, and in the last line to be loaded."""

@@ -39,7 +39,7 @@ def alive_pids(tag: str) -> list[int]:
 
 
 def running(argument: str) -> bool:
-    """Whether a process runs that has this argument."""
+    """True if a process with this argument runs."""
     for directory in Path("/proc").iterdir():
         try:
             if argument in (directory / "cmdline").read_text().split("\0"):

@@ -1,4 +1,4 @@
-"""Runs scripts in a sandbox, as root and as somebody without rights, where there are things to steal."""
+"""Runs scripts in a sandbox, as root and as an unprivileged user, next to files worth stealing."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ from yarrow.policy.sandbox.toolchains import VARIABLES
 
 NOBODY = 65_534
 SECRET = "stolen-9b1f"
-"""What stands in every place that must not be read."""
+"""Content of every path that must not be readable."""
 PYTHON = "/usr/bin/python3"
 USERS = ("root", "nobody") if os.geteuid() == 0 else ("self",)
 
@@ -34,17 +34,17 @@ class Corner(Struct, frozen=True):
     level: SandboxLevel = "workspace"
     hidden: tuple[Path, ...] = ()
     roots: tuple[Path, ...] = ()
-    """Of the workspace, besides the first."""
+    """Roots of the workspace, besides the first."""
     at_home: Path | None = None
     """Where the home is said to be, if not where it is."""
     called: str = ""
-    """What the environment calls the home, if not by its path."""
+    """Value of HOME in the environment, if not the real path."""
     given: SandboxSpec | None = None
     """A sandbox that was made otherwise."""
     variables: dict[str, str] = {}
     """Environment variables; PATH comes before that of the system."""
     taken: list[QuarantineEntry] = []
-    """What the last script left, and is quarantined."""
+    """Paths that the last script left and that are quarantined."""
 
     @property
     def workspace(self) -> Path:
@@ -106,7 +106,7 @@ class Corner(Struct, frozen=True):
 
 
 def without_group() -> AbstractContextManager[object]:
-    """Somebody without rights can make no control group, and enter none that root made."""
+    """An unprivileged user can create no control group, and enter none that root created."""
     return patch.multiple("yarrow.policy.sandbox.command_starter", cgroup_procs=lambda: None, cgroup_tasks=lambda: None)
 
 
@@ -146,7 +146,7 @@ def _write(path: Path, text: str = SECRET) -> None:
 
 
 def git(where: Path, *words: str) -> str:
-    """Run git outside of any sandbox, on a repository whoever it belongs to."""
+    """Run git outside any sandbox, on a repository of any owner."""
     command = ["git", "-c", "safe.directory=*", "-C", str(where), *words]
     environment = {"PATH": os.environ["PATH"], "HOME": str(where), "GIT_CONFIG_NOSYSTEM": "1"}
     for role in ("AUTHOR", "COMMITTER"):

@@ -11,8 +11,18 @@ from hypothesis import strategies as st
 
 from yarrow.policy.sandbox import cache_mounts as made_links
 from yarrow.policy.sandbox.cache_mounts import BUILD_COMMAND, LATEST_COMMAND, create_session_cache
-from yarrow.policy.sandbox.caches.package_managers import COPIED, KINDS, cargo_plan, go_plan, gradle_plan, maven_plan
-from yarrow.policy.sandbox.caches.plan import SANDBOX_DIRECTORY, CacheContext, CacheLinks, SessionCacheDirectory
+from yarrow.policy.sandbox.package_caches import (
+    COPIED,
+    KINDS,
+    SANDBOX_DIRECTORY,
+    CacheContext,
+    CacheLinks,
+    SessionCacheDirectory,
+    cargo_plan,
+    go_plan,
+    gradle_plan,
+    maven_plan,
+)
 
 CACHED = "go/pkg/mod/cache/download"
 

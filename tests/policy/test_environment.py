@@ -1,4 +1,4 @@
-"""The environment of a command: no secret of ours in it, and nothing that waits for a person."""
+"""The environment of a command: no secrets, and nothing that causes an interactive prompt."""
 
 import pytest
 from hypothesis import given

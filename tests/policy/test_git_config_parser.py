@@ -62,7 +62,7 @@ def same(value: str | None) -> str:
 def test_case_at_05_the_parser_agrees_with_git(text: str) -> None:
     expected, found = listed(text), parse_settings(text)
     if expected is None or found is None:
-        # What git refuses may be read; what it reads is refused only where a file ends in a backslash.
+        # The parser may accept what git rejects; it rejects what git accepts only where a file ends in a backslash.
         assert found is None
         assert expected is None or text.endswith("\\")
         return

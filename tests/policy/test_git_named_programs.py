@@ -38,7 +38,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository beside a home."""
     monkeypatch.setenv("XDG_CONFIG_HOME", "")
     monkeypatch.delenv("GIT_CONFIG_GLOBAL", raising=False)
-    monkeypatch.setattr("yarrow.policy.git_global_config.SYSTEM_CONFIG", tmp_path / "system")
+    monkeypatch.setattr("yarrow.policy.git_config.SYSTEM_CONFIG", tmp_path / "system")
     for name in ("home/.config/git", "ws/.git/objects", "ws/.git/refs"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "ws/.git/HEAD").write_text("ref: refs/heads/main\n")

@@ -11,8 +11,8 @@ from yarrow.cli.paths import working_directory
 from yarrow.errors import ConfigError, InvalidArgument, UsageError
 from yarrow.policy.process import LauncherError
 from yarrow.policy.sandbox_factory import SandboxFactory
+from yarrow.policy.symlinks import find_writable_symlink
 from yarrow.policy.workspace import Workspace
-from yarrow.policy.writable_symlinks import find_writable_symlink
 from yarrow.service.request_fields import parse_cwd
 
 pytestmark = pytest.mark.xdist_group("sandbox")

@@ -1,4 +1,4 @@
-"""What was there before a command and is not changed by it is there afterwards, in whatever workspace and set-up.
+"""Files that existed before a command and that it did not change exist afterwards, in any workspace and set-up.
 
 `SEED=17 pytest tests/policy/test_nothing_lost.py` runs one scene again; `make soak` runs 20,000.
 """

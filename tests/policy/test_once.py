@@ -1,4 +1,4 @@
-"""What is remembered is asked for once."""
+"""The cached function is called once."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -98,7 +98,7 @@ def test_a_call_allowed_in_a_sandbox_is_asked_about_outside() -> None:
     assert decided(inside, asking, ASK, outside.allow_key) is Allow
     assert decided(outside, asking, ASK, outside.allow_key) is Allow
     assert decided(outside, asking, ASK, inside.allow_key) is Ask
-    assert decided(outside, {}, ASK, AllowedCall("bash", "make", "/w")) is Ask  # kept before it was told apart
+    assert decided(outside, {}, ASK, AllowedCall("bash", "make", "/w")) is Ask  # kept before the two were distinguished
 
 
 def test_reasons_name_their_rule_or_mode() -> None:

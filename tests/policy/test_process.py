@@ -133,7 +133,7 @@ async def test_a_pause_is_reported_once(tag: str) -> None:
 
 
 async def test_other_tasks_run_during_a_flood(tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each piece is one round of the event loop, though all of them are there already."""
+    """Each piece is one round of the event loop, although all have arrived already."""
     monkeypatch.setattr(process, "READ_BYTES", 1)
     rounds = 0
 

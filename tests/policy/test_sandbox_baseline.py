@@ -138,7 +138,7 @@ async def test_case_RS_B1_RS_B2_nothing_planted_in_parts_runs(place: Corner, pla
 
 @pytest.mark.parametrize("directory", ["own", "a/b/c/d/e/f/g/h/own", "node_modules/own", "target/own"])
 async def test_executables_of_the_user_are_unchanged(place: Corner, directory: str) -> None:
-    """Whether it was there before the first command, or came between two."""
+    """True if it existed before the first command, false if it appeared between two."""
     for name in ("first", "second"):
         own = place.workspace / directory / name
         git(place.workspace, "init", "-q", str(own))

@@ -41,7 +41,7 @@ class Place:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     for name in (*failure_causes.CREDENTIAL_VARIABLES, "SSH_AUTH_SOCK"):
         monkeypatch.delenv(name, raising=False)
-    # The temporary directory is the session's own inside; here it stands for a place outside.
+    # The temporary directory is the session's own inside; here it represents a path outside.
     monkeypatch.setattr(failure_causes, "SESSION_DIRECTORIES", ())
     monkeypatch.setattr(failure_causes, "SYSTEM_CONFIG", tmp_path / "gitconfig")
     return Place(tmp_path.resolve())

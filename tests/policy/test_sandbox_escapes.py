@@ -1,4 +1,4 @@
-"""What a sandboxed command tries to read, to change, or to leave for others to run; as root and as nobody."""
+"""Paths that a sandboxed command tries to read, change or plant, as root and as an unprivileged user."""
 
 import hashlib
 import os
@@ -108,7 +108,7 @@ MARKS = {
     "copying": "mkdir d; cp /bin/true d/p; chmod 4755 d/p; cp -p d/p p; mv -n d/p p",
     "unpacking": "cp /bin/true p; tar --mode=4755 -cf t p; tar --same-permissions -xf t",
 }
-"""Ways to a program that runs with the rights of whoever the service is."""
+"""Ways to a program that runs with the rights of the service's user."""
 
 NUMBERS = {
     "keyctl": (250, 0, -3, 0),
@@ -134,7 +134,7 @@ def script_of(template: str, place: Corner) -> str:
 
 
 def state_of(place: Corner) -> dict[str, str]:
-    """What others would run or be told by: all but the ordinary files of the workspace."""
+    """Files that others would execute or read as configuration: all but ordinary files of the workspace."""
     watched = [place.home, place.service, place.root / "beside", place.workspace / ".yarrow"]
     watched += [place.workspace / ".git" / name for name in ("hooks", "config", "commondir", "config.worktree")]
     found: dict[str, str] = {}

@@ -26,7 +26,7 @@ async def test_a_missing_home_exists_in_the_sandbox(place: Corner, home: str) ->
 
 def test_keys_of_a_visible_home_are_hidden(place: Corner, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that holds programs cannot have another in its place."""
-    monkeypatch.setattr("yarrow.policy.sandbox.hidden_directories.SYSTEM_DIRECTORIES", (str(place.home / "bin"),))
+    monkeypatch.setattr("yarrow.policy.sandbox.sandbox_spec.SYSTEM_DIRECTORIES", (str(place.home / "bin"),))
     words = build_arguments(place.box, WorkspaceMounts([], {}, None), {}, cwd=place.workspace)
     told = " ".join(words)
     for name in (".ssh", ".aws", ".gnupg", ".yarrow"):

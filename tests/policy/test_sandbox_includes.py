@@ -1,4 +1,4 @@
-"""What a configuration of git includes from the workspace is kept as the configuration itself is."""
+"""Files that a git configuration includes from the workspace are protected like the configuration."""
 
 from pathlib import Path
 

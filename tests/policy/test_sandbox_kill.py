@@ -18,7 +18,7 @@ pytestmark = pytest.mark.xdist_group("sandbox")
 TIMES = int(os.environ.get("KILLS") or 10)
 """Kills at each delay."""
 WAIT_SECONDS = 5.0
-"""What bubblewrap and the kernel may take to end what was started."""
+"""Seconds in which bubblewrap and the kernel end started processes."""
 
 
 @pytest.fixture

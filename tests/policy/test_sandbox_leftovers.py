@@ -1,4 +1,4 @@
-"""What sandboxes leave: nothing of a service that was killed, and nothing of a session that is over."""
+"""Sandboxes leave no leftovers of a killed service or of a deleted session."""
 
 import os
 import signal
@@ -99,7 +99,7 @@ def test_a_repository_created_in_the_workspace_is_removed_after_a_crash(tmp_path
 
 MAKE = """git init -q made && cd made && git config core.fsmonitor evil && echo x > .git/hooks/pre-commit; cd ..
 git init -q --bare bare && git -C bare config core.fsmonitor evil; echo ready; sleep 60"""
-"""Repositories that run something for whoever asks for their status."""
+"""Repositories that execute something when their status is queried."""
 MADE = ("made/.git/config", "made/.git/hooks/pre-commit", "bare/config")
 
 
@@ -171,7 +171,7 @@ async def test_an_unwritable_journal_stops_no_command() -> None:
 
 
 def closed_off(folder: Path) -> None:
-    """What package caches hold: directories that their owner cannot write to."""
+    """Package caches contain directories that their owner cannot write to."""
     (folder / "pkg/mod").mkdir(parents=True)
     (folder / "pkg/mod/file").touch(mode=0o444)
     for path in (folder / "pkg/mod", folder / "pkg"):
@@ -279,7 +279,7 @@ def test_case_at_03_an_error_at_one_directory_does_not_keep_others(
 def test_case_at_12_a_large_journal_entry_is_read_completely(
     ws: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    """4,000 bytes stand for a note that must be cut."""
+    """4,000 bytes represent a journal entry that must be truncated."""
     monkeypatch.setattr(cleanup_journal, "MAX_ENTRY_BYTES", most)
     roots = [ws]
     for number in range(20 if most == 4_000 else 8_000):

@@ -1,4 +1,4 @@
-"""What is bound into a sandbox cannot be exchanged between the look at it and the bind."""
+"""Paths bound into a sandbox cannot be swapped between the check and the bind."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.xdist_group("sandbox")
 
 
 def words(boxed: SandboxedCommand, option: str) -> dict[str, str]:
-    """What is bound by an option, by where."""
+    """Paths bound by an option, by mount point."""
     argv = boxed.command.argv
     return {argv[at + 2]: argv[at + 1] for at, word in enumerate(argv) if word == option}
 

@@ -1,4 +1,4 @@
-"""What a command moves out of the workspace into a place of the session's own is not lost with the session."""
+"""Files that a command moves out of the workspace into the session's own directories are not lost."""
 
 import os
 import shutil

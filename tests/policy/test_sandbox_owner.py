@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from sandboxed import NOBODY, SECRET, Corner, corner
 
-from yarrow.policy.sandbox.command_user import CommandUser, owner_of, owner_problem
+from yarrow.policy.sandbox.sandbox_spec import CommandUser, owner_of, owner_problem
 from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.temp_dir import temp_directory
 from yarrow.policy.workspace import Workspace
@@ -21,7 +21,7 @@ pytestmark = [
 
 
 def given(place: Corner) -> Corner:
-    """Return the corner with a workspace that belongs to somebody else, and a home that is root's alone."""
+    """Return the corner with a workspace of another owner, and a home of root."""
     for path in (place.workspace, *place.workspace.rglob("*")):
         os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
     place.home.chmod(0o700)

@@ -1,4 +1,4 @@
-"""What a sandbox keeps of repositories: within others, of submodules and of worktrees; and of links in their place."""
+"""Repositories in a sandbox: nested ones, submodules, worktrees, and symlinks in their place."""
 
 import os
 import subprocess

@@ -83,7 +83,7 @@ def look_at_all(_: object) -> dict[str, bool]:
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, bool]:
-    """Which files a command of root read."""
+    """Files that a command of root can read."""
     if not system.is_root():
         pytest.skip("mounts over /etc and /opt need root")
     return in_namespace("test_sandbox_root_files.look_at_all")
@@ -127,7 +127,7 @@ NAMED = {
     "writable": ["/opt/case/app.conf", "/opt/case/secrets/key", "/opt/case/secrets/deep/er/key"],
     "writable below": ["/opt/whole/ws/mine"],
 }
-"""What is read besides `/opt/case/public`, by what is named."""
+"""Paths readable besides `/opt/case/public`, by the named path."""
 
 
 @as_root

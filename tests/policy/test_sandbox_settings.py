@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sandboxed import Corner, git
 
-from yarrow.policy.sandbox.home_changes import HomeChanges
+from yarrow.policy.sandbox.session_home import HomeChanges
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 

@@ -46,7 +46,7 @@ DAEMONS = (
     *("/mnt/wsl/docker.sock", "/media/x/redis.sock", "/opt/1Password/agent.sock", "/opt/y/crio/crio.sock"),
 )
 OWN = ("/opt/app/agent.sock", "/opt/app/server.sock")
-"""Sockets that commands may reach: nobody knows them for a daemon's."""
+"""Sockets that commands may reach: their names belong to no known daemon."""
 SERVE = """
 import os, pathlib, socket, sys, threading
 def serve(path):
@@ -77,7 +77,7 @@ for user in USERS:
 
 @pytest.fixture(scope="module")
 def answers() -> dict[tuple[str, str], set[str]]:
-    """What a command got from each socket, by level and path, in a mount namespace with sockets of its own."""
+    """Result of connecting to each socket, by level and path, in a mount namespace with its own sockets."""
     if not system.is_root():
         pytest.skip("mounts over /opt and /var/lib need root")
     paths = (*DAEMONS, *OWN)
@@ -163,7 +163,7 @@ for name in ("own.sock", "/tmp/docker.sock", os.path.expanduser("~/agent.1"), ch
 
 @pytest.fixture
 def abstract() -> Generator[str]:
-    """A socket without a path, of somebody outside."""
+    """A socket without a path, of a process outside."""
     name = f"yarrow-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as served:
         served.bind(f"\0{name}")

@@ -38,7 +38,7 @@ Tree = dict[str, DirectoryListing]
 
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every directory counts as unchanged for long, so that no time but only reports can tell of a change."""
+    """Every directory counts as unchanged for long, so that only inotify events, not times, reveal a change."""
     monkeypatch.setattr("yarrow.policy.sandbox.directory_scan.watches", own := DirectoryWatches())
     monkeypatch.setattr("yarrow.policy.sandbox.sandboxed_command.watches", own)
     own.enable()
@@ -76,7 +76,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def tree(root: Path, look: Callable[[str], DirectoryListing]) -> Tree:
-    """What a look finds in all directories."""
+    """Result of a scan of all directories."""
     found: Tree = {}
     waiting = [str(root)]
     while waiting:

@@ -1,4 +1,4 @@
-"""What a sandbox must not be in the way of: commits, packages, caches, and an orderly end."""
+"""Work that a sandbox must not obstruct: commits, packages, caches, and a graceful end."""
 
 import asyncio
 import base64

@@ -11,9 +11,8 @@ from sandboxed import PYTHON, USERS, Corner, corner, git
 
 from yarrow.policy.process import Command
 from yarrow.policy.sandbox.git_files import forget_worktrees
-from yarrow.policy.sandbox.home_changes import MAX_NAMED, HomeChanges
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
-from yarrow.policy.sandbox.session_home import session_places
+from yarrow.policy.sandbox.session_home import MAX_NAMED, HomeChanges, session_places
 from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.workspace import Workspace
 
@@ -57,7 +56,7 @@ async def vanished(place: Corner, paths: list[str]) -> list[str]:
 
 
 def is_found(path: str, place: Corner) -> bool:
-    """Whether a path holds the word outside too, or in a directory that the session keeps."""
+    """True if a path contains the word outside too, or in a directory that the session keeps."""
     below_home = os.path.relpath(path, place.home)
     is_own = below_home.startswith(".") and not below_home.startswith("..")
     kept = [Path(path)]

@@ -53,7 +53,7 @@ class Scene(NamedTuple):
         return text.format(ws=self.place.workspace, out=self.out, home=self.place.home)
 
     def put(self, layout: dict[str, str | None]) -> str:
-        """Return the script that starts anew and makes a layout."""
+        """Return the script that clears and creates a layout."""
         ws = self.place.workspace
         lines = [f"rm -rf /tmp/a /tmp/b /tmp/d /tmp/.h {ws}/a {ws}/d", f"mkdir -p /tmp/d {ws}/d"]
         for name, target in sorted(layout.items()):

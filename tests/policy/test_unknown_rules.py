@@ -1,4 +1,4 @@
-"""Rules that name no tool are told of, so that nobody trusts in one that does nothing."""
+"""Rules for unknown tools are reported, since they have no effect."""
 
 from yarrow.policy.permission.decision import describe_unknown_tools
 

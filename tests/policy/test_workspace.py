@@ -1,4 +1,4 @@
-"""Which paths may be read and written: by what they really are, never by how they are spelled."""
+"""Readable and writable paths: decided by their real location, never by their spelling."""
 
 import os
 from pathlib import Path

@@ -28,7 +28,7 @@ END = "that is all"
 
 
 def approvals(world: World) -> list[str]:
-    """What says that something was allowed: a command that ran, an answer on disk, a rule that was written."""
+    """Evidence that something was allowed: a command that ran, an answer on disk, a rule that was written."""
     found = ["the command ran"] if (world.project / "made").exists() else []
     for path in world.session_files():
         answers = [
@@ -73,7 +73,7 @@ async def in_the_terminal_ui(world: World, what: Typing) -> list[str]:
             )
             if wrong := approvals(world):
                 return wrong
-            # What is asked can still be answered: with what is selected, which is no.
+            # The question can still be answered: with the selected entry, which is no.
             await to_the_question(screen)
             screen.send("\r")
             await screen.until(END)
@@ -96,7 +96,7 @@ async def line_by_line(world: World, what: Typing) -> list[str]:
             await screen.until("Run this command")
             if wrong := approvals(world):
                 return wrong
-            # What is left of the last line ends here; the line after it is an answer.
+            # The rest of the last line ends here; the line after it is an answer.
             if what.lines[-1]:
                 screen.send("\r")
             texts = [line.rstrip() for line in what.lines if line.strip()]

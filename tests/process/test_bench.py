@@ -19,7 +19,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def between(page: str, part: str) -> tuple[str, str, str]:
-    """What stands before, between and after the marks of a part."""
+    """Text before, between and after the markers of a part."""
     before, found, rest = page.partition(f"<!-- measured {part}: begin -->\n")
     text, ended, after = rest.partition(f"<!-- measured {part}: end -->\n")
     assert found, part

@@ -1,4 +1,4 @@
-"""Certificates of every kind, with the real command line on both sides: what is trusted, and what is said."""
+"""Certificates of every kind, with the real command line on both sides: which are trusted, and the messages."""
 
 import contextlib
 import ipaddress

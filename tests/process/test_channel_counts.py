@@ -1,4 +1,4 @@
-"""What an event costs on its way through the in-memory channel, as counts that no machine changes."""
+"""Cost of an event in the in-memory channel, as counts that do not depend on the machine."""
 
 import sys
 from collections.abc import AsyncIterator

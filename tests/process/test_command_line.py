@@ -342,7 +342,7 @@ def states() -> dict[int, tuple[str, int]]:
 
 
 def alive(pid: int) -> bool:
-    """Whether it runs; a zombie does not."""
+    """True if it runs; a zombie does not."""
     return states().get(pid, ("Z", 0))[0] not in "ZX"
 
 

@@ -46,7 +46,7 @@ async def test_each_endpoint_has_its_own_key_and_headers(world: World) -> None:
 
 
 async def test_a_session_can_continue_at_another_endpoint(world: World) -> None:
-    """What was said at the one is known to the other, and nothing of the one's credentials goes along."""
+    """The session is known at both endpoints, and no credentials of the one are sent to the other."""
     async with ChatServer([says("blue")], key="key-of-a") as a, ChatServer([says("yes")]) as b:
         keyed = {"type": "openai", "baseUrl": a.root, "apiKeyEnv": "A_KEY", "headers": {"X-Team": "a"}}
         world.configure({"providers": {"a": keyed, "b": {"type": "openai", "baseUrl": b.root}}})

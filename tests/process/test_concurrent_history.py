@@ -29,12 +29,12 @@ from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 CLIENTS, ACTS, KILLS = 6, 40, 3
 MOST_SESSIONS = 6
 REFUSALS = {"BUSY", "NOT_RUNNING", "SESSION_NOT_ACTIVE", "SESSION_UNKNOWN"}
-"""What a call may be answered besides success; a killed service answers UNAVAILABLE."""
+"""Possible answers to a call besides success; a killed service answers UNAVAILABLE."""
 ENDED_SECONDS = 60.0
 
 
 def turns(dice: random.Random) -> list[list[dict[str, Any]]]:
-    """What the model says: mostly quickly, with calls, pauses, failures and silences among it."""
+    """The model's answers: mostly quick, with calls, pauses, failures and silences among them."""
     kinds: list[list[dict[str, Any]]] = [
         [{"text": "Done."}],
         [{"text": "Wait"}, {"delay": 0.03}, {"text": " and see."}],
@@ -166,7 +166,7 @@ class Client:
         except TimeoutError:
             call.cancel()
         finally:
-            # What was let go before the stream began is told by one gap in front.
+            # Events dropped before the stream opened are reported by one gap in front.
             self._look_at(session, [event for event in events if event.WhichOneof("event") != "gap"])
 
     def _look_at(self, session: str, events: list[pb.AgentEvent]) -> None:
@@ -177,7 +177,7 @@ class Client:
 
     @contextlib.asynccontextmanager
     async def _noting(self, said: Said) -> AsyncGenerator[None]:
-        """A refusal, which leaves nothing behind, is told from an answer that never came."""
+        """A rejection, which leaves nothing behind, differs from an answer that never arrived."""
         try:
             yield
         except grpc.aio.AioRpcError as error:
@@ -225,7 +225,7 @@ async def test_clients_observe_one_order_of_the_recorded_messages(world: World, 
         async with service.stub() as stub:
             for session in sessions:
                 began = history.now()
-                with contextlib.suppress(grpc.aio.AioRpcError):  # nobody may have prompted it
+                with contextlib.suppress(grpc.aio.AioRpcError):  # possibly no client prompted it
                     history.see(session, await _ids(stub, session), began)
         await service.end()
     files = {path.stem: load_session(path) for path in world.session_files()}

@@ -1,4 +1,4 @@
-"""What a prompt, a turn and an event cost, as counts that no machine changes: modules, system calls, memory blocks."""
+"""Cost of a prompt, a turn and an event, as counts independent of the machine: modules, system calls, memory blocks."""
 
 import asyncio
 import gc
@@ -16,12 +16,12 @@ from yarrow.message import Message, Role, Text, ToolCall, Usage
 from yarrow.session import record
 
 OWN_MODULES, ALL_MODULES = 270, 560
-"""At the end of a prompt with one tool call: 268 and 536 were measured, of which 70 are there before Yarrow."""
+"""At the end of a prompt with one tool call: 268 and 536 were measured, of which Python itself loads 70."""
 CALLS_OF_A_TURN = 140
-"""System calls of one turn with one `read`, over HTTP, but for `UNEVEN`; 57 were measured, and 133 where each turn
-takes so long that it is looked anew for links to keys."""
+"""System calls of one turn with one `read`, over HTTP, without `UNEVEN`; 57 were measured, and 133 if each turn takes
+so long that links to keys are searched again."""
 CALLS_OF_A_PROMPT = 9_000
-"""Of a whole prompt without a tool, the imports included; 8,862 were measured."""
+"""System calls of a whole prompt without a tool, the imports included; 8,862 were measured."""
 UNEVEN = (
     # Waiting and waking, and what some versions of asyncio ask each time for the running loop.
     "futex",
@@ -41,11 +41,11 @@ UNEVEN = (
 )
 NOW = "2026-11-28T00:00:00.000Z"
 BLOCKS_OF_AN_EVENT = 5.5
-"""Of memory, that one piece of text holds while it waits, for all its subscribers together: event, body, text, time."""
+"""Bytes that one buffered piece of text holds for all its subscribers together: event, body, text, time."""
 
 
 def modules(world: World, *arguments: str) -> set[str]:
-    """What is imported at the end of a command."""
+    """Modules imported at the end of a command."""
     code = (
         "import sys, json\nfrom yarrow.cli.main import main\n"
         f"main({list(arguments)!r})\nprint(json.dumps(sorted(sys.modules)), file=sys.stderr)"
@@ -138,8 +138,8 @@ def blocks_held(bus: Bus, events: int) -> int:
 async def test_memory_of_a_buffered_event(subscribers: int) -> None:
     bus = Bus("s")
     waiting = [bus.subscribe() for _ in range(subscribers)]
-    assert blocks_held(bus, 1000) / 1000 <= BLOCKS_OF_AN_EVENT + subscribers / 32  # each keeps a list of its own
-    # What nobody reads is bounded: with full buffers more events hold nothing more.
+    assert blocks_held(bus, 1000) / 1000 <= BLOCKS_OF_AN_EVENT + subscribers / 32  # each keeps its own list
+    # Unread events are bounded: with full buffers more events hold no more memory.
     blocks_held(bus, 2 * BUFFER_EVENTS)
     assert blocks_held(bus, 2 * BUFFER_EVENTS) <= BUFFER_EVENTS / 100
     for each in waiting:

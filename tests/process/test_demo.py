@@ -1,4 +1,4 @@
-"""`make demo` is about the machine and not about the settings of whoever starts it."""
+"""`make demo` depends on the machine and not on the settings of its user."""
 
 import importlib
 import os

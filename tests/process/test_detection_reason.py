@@ -1,4 +1,4 @@
-"""Why a provider was chosen that nobody named is told in one line on standard error."""
+"""The reason why a provider was detected is one line on standard error."""
 
 from doubles.chat_server import page
 from doubles.ollama_server import OllamaServer, says

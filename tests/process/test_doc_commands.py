@@ -1,7 +1,7 @@
-"""Every command line of the documents runs as it stands there or is marked as not run; every link leads somewhere.
+"""Every command line of the documentation runs as written or is marked as not run; every link has a target.
 
-A block of the kind `sh` is run, all of a page's in one shell and in order, with a scripted model. One of the kind
-`sh not-run` needs what a test does not have, such as a server or a key: its lines of `yarrow` must parse.
+The `sh` blocks of a page run in one shell, in order, with a scripted model. A `sh not-run` block needs something that
+a test lacks, such as a server or a key; its `yarrow` lines must parse.
 """
 
 import asyncio

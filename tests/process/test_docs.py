@@ -1,4 +1,4 @@
-"""What the documents say: keys, defaults and limits are those of the code."""
+"""The documentation matches the code: keys, defaults and limits."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What the terminal UI draws of an answer that comes piece by piece, as counts: frames, and the bytes of each."""
+"""Drawing of a streamed answer by the terminal UI, as counts: frames, and the bytes of each."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ PACE = 0.0025
 """Seconds between two, so that each could be drawn by itself."""
 SIZE = (120, 40)
 HIDES_CURSOR = b"\x1b[?25l"
-"""Which is how a frame begins."""
+"""Start of a frame."""
 BYTES_OF_A_FRAME = 8_192
 """At most: the rows that are redrawn, and the block above them that is finished."""
 OTHER_FRAMES = 5

@@ -16,7 +16,7 @@ from yarrow.message import Message
 
 ANSWER: list[dict[str, Any]] = [{"text": "There is one file."}]
 ODD = os.fsdecode(b"caf\xe9")
-"""What an argument or a variable comes to that is not UTF-8."""
+"""Arguments and variables that are not UTF-8."""
 
 
 def refused(ended: Ended, *named: str) -> None:
@@ -189,7 +189,7 @@ async def test_an_interrupt_while_modules_are_imported(world: World, module: str
     # It comes from inside of the import, so that the moment is certain.
     code = (
         "import os, signal, sys\n"
-        # Whoever runs the tests in the background of a shell has it ignored.
+        # A shell that runs the tests in the background ignores it.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "class Finder:\n"
         "    def find_spec(self, name, path=None, target=None):\n"

@@ -23,11 +23,11 @@ EXAMPLES = ROOT / "examples"
 LOOKED, FOUND = "I look.", "There is a file a.txt."
 TURNS = [[{"text": LOOKED}, {"call": {"name": "ls", "arguments": {}}}], [{"text": FOUND}], *[[{"text": FOUND}]] * 8]
 ADDRESS = "127.0.0.1:7878"
-"""What the pages say; the tests take a port that is free."""
+"""Commands of the pages; the tests use a free port."""
 
 
 class Ran(NamedTuple):
-    """What a line printed, and how it ended."""
+    """Output of a command line, and its exit code."""
 
     code: int
     out: str

@@ -1,4 +1,4 @@
-"""What a person and a script see of model calls that fail, pause or are cut, over real HTTP."""
+"""Output about model calls that fail, pause or are truncated, over real HTTP."""
 
 import re
 import socket

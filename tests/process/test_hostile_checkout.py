@@ -1,4 +1,4 @@
-"""A repository that wants to run things, opened by somebody who has trusted nothing of it."""
+"""A repository that tries to execute things, opened by a user who has not trusted it."""
 
 import asyncio
 import contextlib

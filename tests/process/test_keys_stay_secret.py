@@ -97,7 +97,7 @@ def configured(kind: ProviderType, place: Place, key: str) -> tuple[ProviderSett
 
 
 async def errors_of(there: ProviderSettings, environment: Mapping[str, str]) -> list[ProviderError]:
-    """What goes wrong whatever a provider is asked."""
+    """Failures that occur for any request to a provider."""
     ground = ProviderContext(Settings(providers={"there": there}), environment)
     provider = (await create_provider("there", "m", ground)).provider
     assert isinstance(provider, ListsModels)

@@ -1,4 +1,4 @@
-"""Permission at the real command line: nobody there, a person at a terminal, and what is typed too early."""
+"""Permission at the real command line: without a client, at a terminal, and with early input."""
 
 import asyncio
 import html
@@ -97,7 +97,7 @@ async def test_the_permissions_flag_is_applied(world: World, mode: str, code: in
 
 
 class AtTerminal:
-    """The command with a terminal for everything, and a person who reads and types."""
+    """The command with a terminal for all streams, and a user who reads and types."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -223,7 +223,7 @@ async def test_always_is_stored_and_applies_in_the_next_process(world: World) ->
 
 
 async def test_a_job_in_the_background_is_not_stopped_by_a_question(world: World) -> None:
-    """Its terminal belongs to the shell that started it: nobody is there."""
+    """Its terminal belongs to the shell that started it, so it cannot ask."""
     world.script(*TURNS, **ASK)
     shell = AtTerminal(world)
     code = (

@@ -79,7 +79,7 @@ def messages(found: StoredSession) -> list[Message]:
 
 
 def check_went_on(now: list[Message], before: list[Message]) -> None:
-    """Whether so small a model calls the tool again is not ours to say."""
+    """Does not depend on whether so small a model calls the tool again."""
     assert now[: len(before)] == before
     new = [one.role for one in now[len(before) :]]
     assert (new[0], new[-1]) == (Role.USER, Role.ASSISTANT)

@@ -34,7 +34,7 @@ MODES = ["text", "json", "socket"]
 
 
 class Seen(NamedTuple):
-    """What a run left behind."""
+    """Files that a run left behind."""
 
     world: World
     requests: list[dict[str, Any]]

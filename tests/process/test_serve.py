@@ -161,7 +161,7 @@ async def test_only_one_of_concurrent_services_gets_the_socket(world: World, soc
 
 
 async def test_the_socket_of_a_running_service_is_not_reclaimed(world: World, socket: Path) -> None:
-    """Nobody listens on it any more, or not yet; the one that has it would take the other's away."""
+    """No process listens on it yet or any more; the new owner would remove the other's socket."""
     world.script(*TURNS)
     socket.parent.mkdir(mode=0o700)
     with lock_path_for(socket).open("w") as held:
@@ -184,7 +184,7 @@ async def test_the_socket_of_a_killed_service_is_reclaimed(world: World, socket:
 
 
 async def test_law_3_accepted_messages_survive_a_kill(world: World, socket: Path) -> None:
-    """Prompt, steer and follow-up are on disk when they are answered; after a kill they are told as undelivered."""
+    """Prompt, steer and follow-up are on disk when they are answered; after a kill they are reported as undelivered."""
     world.script([{"text": "x"}, {"delay": 600}])
     async with served(world, socket) as process, outsider.channel(socket) as channel:
         stub = AgentServiceStub(channel)

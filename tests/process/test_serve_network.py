@@ -44,7 +44,7 @@ async def test_a_pinned_certificate_and_the_token_are_accepted(world: World, tmp
         wrong = await world.run(*attach, "--tls-pin", f"sha256:{'0' * 64}", "hi")
         assert wrong.code == 2
         assert pin in wrong.err
-        # Nobody this machine trusts signed the certificate; grpc's notes of it are for those alone who ask for them.
+        # No authority trusted by this machine signed the certificate; grpc's messages are logged only on request.
         stranger = await world.run(*attach, "hi")
         assert stranger.code == 3
         assert [line.partition(":")[0] for line in stranger.err.splitlines()] == ["yarrow"]

@@ -280,7 +280,7 @@ async def test_export_to_an_unwritable_path(world: World, told: str, path: str, 
 async def test_export_onto_a_full_disk_keeps_the_existing_file(world: World, told: str) -> None:
     target = world.project / "x.html"
     target.write_text("before")
-    # What measures coverage writes files too, and could not.
+    # Coverage measurement writes files too, and could not.
     world.environment = {name: text for name, text in world.environment.items() if not name.startswith("COVERAGE")}
     ended = await world.run(
         "--export", "x.html", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512))
@@ -384,7 +384,7 @@ async def test_titles_and_names_are_sanitized(world: World, told: str) -> None:
 
 
 async def on_terminal(world: World, *arguments: str) -> str:
-    """What a terminal is sent."""
+    """Bytes sent to a terminal."""
     reading, writing = pty.openpty()
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "yarrow", *arguments,

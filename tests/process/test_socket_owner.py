@@ -19,7 +19,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files
 
 @pytest.fixture
 def place() -> Generator[Path]:
-    """A directory below one that everybody may write to and nobody may rename in."""
+    """A directory below one that is world-writable but sticky."""
     with tempfile.TemporaryDirectory(prefix="owner-") as name:
         yield Path(os.path.realpath(name))
 

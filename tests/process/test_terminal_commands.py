@@ -198,7 +198,7 @@ async def test_templates_and_skills(world: World) -> None:
         await screen.until(lambda _: "/review" in screen.text and "/skill:tidy" in screen.text)
         screen.send("/review this\r")
         await screen.until("reviewed")
-        # What was written is shown, and not what became of it.
+        # The typed text is shown, not its expansion.
         assert "untrusted_input" not in screen.text
         screen.send("/skill:tidy\r")
         await screen.until("tidied")

@@ -1,4 +1,4 @@
-"""What docs/terminal.md says of keys and commands is what there is."""
+"""The keys and commands of docs/terminal.md match the code."""
 
 from pathlib import Path
 

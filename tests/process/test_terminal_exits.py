@@ -142,7 +142,7 @@ sleep 3600 &
 echo $! > {home}/sleeper.pid
 while :; do sleep 3600; done
 """
-"""An editor that does not end when it is told to, and that started something."""
+"""An editor that ignores SIGTERM and started another process."""
 
 
 async def a_signal(screen: Screen) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a line that is refused, or that is no command."""
+"""Lines that are rejected, or that are not commands."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Resizing while an answer is streamed, in multiplexers: what was printed is there once, and nothing stale is left."""
+"""Resizing while an answer is streamed, in multiplexers: output appears exactly once, and nothing stale is left."""
 
 import asyncio
 import re
@@ -35,13 +35,13 @@ def answer(gates: Sequence[asyncio.Event]) -> Reply:
 
 
 def once(whole: str) -> dict[str, int]:
-    """How often each piece is found that is not there exactly once."""
+    """Number of occurrences of each piece that does not appear exactly once."""
     pieces = [
         f"{kind}{number}"
         for number in BLOCKS
         for kind in ("block", "end", "item", "other", "code", "unfinished", "said", "live")
     ]
-    # A word may be cut at the end of a row by a terminal that wrapped it anew.
+    # A terminal that rewrapped lines may split a word at the end of a row.
     text = re.sub(r"\s+", "", whole)
     return {piece: found for piece in pieces if (found := len(re.findall(rf"{piece}(?!\d)", text))) != 1}
 
@@ -145,7 +145,7 @@ async def test_screen_shows_every_block_once_after_resizes_while_streaming(world
             while not copy.exists() or b"ready" not in copy.read_bytes():
                 await asyncio.sleep(0.02)
             whole = copy.read_text("utf-8", "replace").split("\n")
-            # GNU screen lets go of the oldest rows of its history when it wraps lines anew, whatever the program does.
+            # GNU screen drops the oldest rows of its history when it rewraps lines, whatever the program does.
             wrong = {piece: found for piece, found in once("".join(whole)).items() if found or not piece.endswith("0")}
             assert wrong == {}, "\n".join(whole)
             assert [row for row in whole if "thinking" in row] == []

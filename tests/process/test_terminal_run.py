@@ -1,4 +1,4 @@
-"""A run on the terminal: what is streamed, what waits, what ends it, and what is said of it all."""
+"""A run on the terminal: streaming, queued texts, interruption, and messages."""
 
 import asyncio
 import re
@@ -15,7 +15,7 @@ DELTAS = 400
 DELTA_BYTES = 120
 """Written to the terminal for a delta at most, on average: frames are bounded, however fast deltas come."""
 FRAME_BYTES = 4_096
-"""Of one key's answer at most."""
+"""Maximum bytes written for one key."""
 
 
 def gated(*texts: str | asyncio.Event, end: str = "stop") -> Reply:
@@ -26,7 +26,7 @@ def gated(*texts: str | asyncio.Event, end: str = "stop") -> Reply:
 
 
 def messages(server: ChatServer, prompt: int = -1) -> list[str]:
-    """What the user said in a request."""
+    """The user's text in a request."""
     return [one["content"] for one in server.prompts[prompt]["messages"] if one["role"] == "user"]
 
 

@@ -28,17 +28,17 @@ VIEWS = {
     "/model": ("Enter select · / filter · Esc cancel", "Enter, /, Esc"),
     "/show": ("Up Down PgUp PgDn Home End · / search · Q or Esc back", "Up Down / Q"),
 }
-"""What opens a view, and what stands in its last row, the longest first."""
+"""Commands that open a view, and texts of its last row, the longest first."""
 QUESTION = {
     120: "Press Tab to answer · keep typing to send a message",
     80: "5. No, and tell the agent why…",
     20: "4. No",
 }
-"""What is seen of a question in each width."""
+"""Visible part of a question in each width."""
 
 
 def is_whole(screen: Screen, feet: tuple[str, ...]) -> bool:
-    """Whether a view has its title in the first row and all its keys, as long as they fit, in the last."""
+    """True if a view has its title in the first row and all keys that fit in the last."""
     foot = next(foot for foot in feet if len(foot) <= screen.emulator.columns)
     return bool(screen.rows[0]) and screen.rows[-1] == foot
 

@@ -1,4 +1,4 @@
-"""Ctrl+Z gives the terminal back to the shell as it was, and fg brings the terminal UI back, drawn anew once."""
+"""Ctrl+Z restores the terminal for the shell, and fg resumes the terminal UI, redrawn once."""
 
 import asyncio
 import sys

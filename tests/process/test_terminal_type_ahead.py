@@ -1,4 +1,4 @@
-"""What is typed before the terminal UI is ready is neither lost nor taken for something else."""
+"""Input typed before the terminal UI is ready is neither lost nor misinterpreted."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

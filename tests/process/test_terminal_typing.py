@@ -244,7 +244,7 @@ STRAYS = (
     "\x1b]10;rgb:00/00/00\x1b\\",
     "\x1bP>|term 1\x1b\\",
 )
-"""What terminals send that is no key."""
+"""Sequences of terminals that are not keys."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The terminal UI as a person uses it: prompts, commands, questions, sessions, and the conversation line by line."""
+"""The terminal UI in use: prompts, commands, questions, sessions, and the line conversation."""
 
 import asyncio
 import json
@@ -169,7 +169,7 @@ async def test_slash_commands_of_the_terminal_ui(world: World) -> None:
         }.items():
             screen.send(f"{line}\r")
             await screen.until(said)
-            # What was refused stands in the editor again.
+            # The rejected text returned to the editor.
             screen.send("\x15" if "/nonsense" not in line else "\x03")
             await screen.until(lambda screen: not any(f"{SIGN} /" in row for row in screen.rows[-3:]))
         screen.send("/quit\r")

@@ -1,4 +1,4 @@
-"""What works, what waits and what is refused while the agent runs: one test for each command there is."""
+"""Commands and input while the agent runs, one test for each command: what works, is queued or is rejected."""
 
 import asyncio
 import re
@@ -32,7 +32,7 @@ WORK = {
     "/resume {other}": "Resumed {other}",
     "/stats": "tokens ",
 }
-"""What each shows when it works."""
+"""Output of each command when it works."""
 REFUSED = (
     "/compact",
     "/name New",
@@ -62,7 +62,7 @@ def test_every_command_is_tested_and_marked_correctly() -> None:
 
 @asynccontextmanager
 async def running(world: World) -> AsyncIterator[tuple[Screen, str]]:
-    """A run that stands still, and the short id of another session that is there."""
+    """A run that is blocked, and the short id of another existing session."""
     going = Reply([chunk({"role": "assistant", "content": "working"}), asyncio.Event(), finish("stop"), DONE])
     async with ChatServer([says("of the other"), going, says("both fit")]) as server:
         world.serve_by(server.root)

@@ -41,7 +41,7 @@ READ = ToolSpec("read", "Reads a file.", PATH)
 
 @asynccontextmanager
 async def provider_of(kind: ProviderType, url: str, *, key: str = KEY, model: str = "m") -> AsyncGenerator[Provider]:
-    """What a person gets who configures a provider of this kind at this address."""
+    """Configuration of a provider of this kind at this address."""
     configured = {"there": ProviderSettings(type=kind, base_url=url, api_key_env="THERE_KEY")}
     built = await build_provider("there", model, ProviderContext(Settings(providers=configured), {"THERE_KEY": key}))
     try:
@@ -97,11 +97,11 @@ def aimock() -> Generator[str]:
 
 @pytest.mark.parametrize("kind", FORMATS)
 async def test_a_text_a_call_and_its_result(aimock: str, kind: ProviderType) -> None:
-    """The server gives its last answer only when it finds the result where its format has results.
+    """The server sends its last answer only if it finds the result where its format has results.
 
-    Where it differs from the vendors, and no adapter is bent for it: it counts no tokens; in Ollama's format its calls
-    have no id and `/api/show` is not there; in Gemini's a call ends with FUNCTION_CALL, which is no reason of Gemini's,
-    models can be neither listed nor described, and `v1beta` is the only version, which is the one that ours asks for.
+    It differs from the vendors, which no adapter accommodates: it counts no tokens; in Ollama's format its calls have
+    no id and `/api/show` is missing; in Gemini's a call ends with FUNCTION_CALL, which is not one of Gemini's reasons,
+    models can be neither listed nor described, and `v1beta`, which the adapter uses, is the only version.
     """
     async with provider_of(kind, aimock) as provider:
         asked = user("What is in docs?")
@@ -120,7 +120,7 @@ async def test_a_text_a_call_and_its_result(aimock: str, kind: ProviderType) -> 
 
 @pytest.mark.parametrize("kind", ["openai", "messages", "gemini"])
 async def test_thinking_is_separate_from_text(aimock: str, kind: ProviderType) -> None:
-    """In Ollama's format the server thinks under a name that Ollama does not use, so that nobody hears it."""
+    """In Ollama's format the server thinks under a name that Ollama does not use, so that clients ignore it."""
     async with provider_of(kind, aimock) as provider:
         events = await ask(provider, user("Six times seven?"), thinking=ThinkingLevel.MEDIUM)
     thought = "".join(event.text for event in events if isinstance(event, ThinkingPiece))
@@ -155,7 +155,7 @@ async def order(faults: str, *behaviors: Mapping[str, Any]) -> None:
 
 
 async def findings(faults: str) -> list[str]:
-    """What it finds wrong with us."""
+    """Problems that it finds in our requests."""
     async with httpx.AsyncClient(base_url=faults) as http:
         verdict = (await http.get("/_llmock/verdict")).json()
     return [finding["code"] for finding in verdict["findings"]]
@@ -210,9 +210,9 @@ FAULTS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_an_agent_completes_without_errors(faults: str, world: World, fault: str) -> None:
-    """The server calls a tool that is on offer, answers with text when its result came, and judges what we did.
+    """The server calls a tool that is on offer, answers with text when its result came, and checks our requests.
 
-    Of a malformed chunk it cannot judge: it does not take the next request for another try of the same call.
+    It cannot check malformed chunks: it does not recognize the next request as a retry of the same call.
     """
     await order(faults, *FAULTS[fault])
     world.serve_by(faults, retry={"baseDelay": 0.05})
@@ -261,7 +261,7 @@ async def test_a_real_model_in_three_formats(kind: ProviderType) -> None:
     assert len(text_of(words)) > 1, "the answer was not streamed"
     assert words[-1] in (StopPiece(StopReason.MAX_TOKENS), StopPiece(StopReason.END_TURN))
     assert call_of(forced).name in ("ls", "read")
-    # Which arguments it takes differs from one processor to the next; that they fit the schema does not.
+    # The arguments differ from one processor to the next; their agreement with the schema does not.
     assert json.loads(call_of(forced).arguments).keys() == {"path"}
     assert forced[-1] == StopPiece(StopReason.TOOL_USE)
     for events in (words, forced):

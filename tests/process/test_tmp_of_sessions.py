@@ -35,7 +35,7 @@ class Tmp(NamedTuple):
     machine: Path
 
     async def play(self, *steps: str | tuple[str, dict[str, Any]], **settings: Any) -> list[str]:
-        """Run commands and tool calls in one session in which nobody can be asked; return the texts of the results."""
+        """Run commands and tool calls in a session without a client that can answer; return the results' texts."""
         calls = [("bash", {"command": step}) if isinstance(step, str) else step for step in steps]
         turns = [[{"call": {"name": name, "arguments": arguments}}] for name, arguments in calls]
         self.world.script(*turns, [{"text": "done"}], **settings)

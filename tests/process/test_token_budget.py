@@ -1,4 +1,4 @@
-"""What the first request costs before anybody said anything, counted by the tokenizer of a real llama.cpp server."""
+"""Tokens of the first request before any message, counted by the tokenizer of a real llama.cpp server."""
 
 import os
 from datetime import date

@@ -1,4 +1,4 @@
-"""The law of the fence, through whole expansions: one opening and one closing tag per value, whoever reads them."""
+"""The law of the fence, through whole expansions: one opening and one closing tag per value for any parser."""
 # ruff: noqa: RUF001 - look-alikes are what this is about
 
 import html
@@ -255,7 +255,7 @@ def quoted(value: str) -> str:
 
 
 def reads_as(inner: str, value: str) -> bool:
-    """Whether a text is the value with some of its openers, and what cannot be encoded, replaced."""
+    """True if a text is the value with some of its brackets, and unencodable characters, replaced."""
     inner = inner.removesuffix(" ") if value.endswith("\\") else inner
     return len(inner) == len(value) and all(
         a == b or (a == "(" and not (b.isalnum() and b.isascii())) or (a == "\ufffd" and b in "\0\ud800")

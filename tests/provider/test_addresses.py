@@ -1,4 +1,4 @@
-"""Which servers count as local, by the host of their base URL."""
+"""Servers that count as local, by the host of their base URL."""
 
 import pytest
 from hypothesis import given

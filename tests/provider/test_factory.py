@@ -1,4 +1,4 @@
-"""Which provider is built, with which key, and why; found ones included."""
+"""The created provider, its key, and the reason; detected ones included."""
 
 import asyncio
 import sys
@@ -165,7 +165,7 @@ async def test_only_the_adapter_that_is_used_is_imported(tmp_path: Path) -> None
 
 @pytest.fixture
 def started(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> list[LocalSettings]:
-    """What local servers were started with; the chat server stands for each."""
+    """Parameters with which local servers were started; the chat server represents each."""
     asked: list[LocalSettings] = []
 
     class Started:

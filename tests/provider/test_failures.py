@@ -1,4 +1,4 @@
-"""What a backend says when it refuses becomes one typed error with a clear sentence."""
+"""Error responses of backends become one typed error with a clear message."""
 
 import json
 from pathlib import Path

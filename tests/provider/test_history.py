@@ -310,7 +310,7 @@ def test_reasoning_details_are_sent_back_instead_of_the_plain_text() -> None:
 
 
 def recorded(events: Sequence[ProviderEvent]) -> Message:
-    """What a session would hold of an answer."""
+    """Blocks that a session would record of an answer."""
     content: list[Block] = []
     for event in events:
         match event:

@@ -1,4 +1,4 @@
-"""Which keys of providers a process knows: of variables, headers and commands, and none too short to look for."""
+"""Provider keys that a process knows, from variables, headers and commands; too short ones are excluded."""
 
 import pytest
 

@@ -287,7 +287,7 @@ def requests(draw: st.DrawFn, form: Format) -> CompletionRequest:
 
 
 def is_refused(form: Format, request: CompletionRequest) -> bool:
-    """Whether the adapter says no by design: an image that the user sends just now to who cannot see it."""
+    """True if the adapter rejects it by design: a new image of the user for a model without images."""
     whole = [message for message in request.messages if not message.incomplete]
     return form.adapter is LlamaCppProvider and bool(whole) and whole[-1].role is Role.USER and bool(whole[-1].images)
 
@@ -309,7 +309,7 @@ def test_law_1_any_history_becomes_a_valid_request(name: str, data: st.DataObjec
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_law_1_holds_for_every_form_of_opaque_data(name: str) -> None:
-    """Of the model that is asked, in every place that it can stand in; each way of thinking meets it."""
+    """Markers of the requested model in every position; each kind of thinking encounters them."""
     form = FORMATS[name]
     for opaque in OPAQUE:
         thoughts = (Thinking("hm", opaque), Text("I look.", opaque), Opaque(opaque))

@@ -1,4 +1,4 @@
-"""What the llama.cpp adapter does beyond the contract of all adapters."""
+"""The llama.cpp adapter beyond the contract of all adapters."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a gateway signs or attaches in the chat format comes back to it unchanged, and goes to nobody else."""
+"""Opaque data of a gateway in the chat format is sent back to it unchanged, and to no other backend."""
 
 import json
 from typing import Any

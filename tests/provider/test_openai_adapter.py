@@ -1,4 +1,4 @@
-"""What the OpenAI adapter does beyond the contract of all adapters."""
+"""The OpenAI adapter beyond the contract of all adapters."""
 
 import json
 from pathlib import Path

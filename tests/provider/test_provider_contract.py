@@ -1,4 +1,4 @@
-"""What holds for every adapter: one table of adapters, the same tests for each, over a strict loopback server."""
+"""The contract of every adapter: the same tests for each of one table, over a strict loopback server."""
 
 import asyncio
 import json

@@ -17,7 +17,7 @@ def split(*pieces: str) -> ThinkingSplit:
 
 
 def expected(text: str) -> ThinkingSplit:
-    """The definition, for a text that is there as a whole."""
+    """The definition, for a complete text."""
     begins = text.lstrip()
     if not begins.startswith(OPENING_TAG):
         return ThinkingSplit("", text)

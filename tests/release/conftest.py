@@ -1,4 +1,4 @@
-"""What a release consists of, built once for all tests of a session."""
+"""Files of a release, built once for all tests of a session."""
 
 import fcntl
 import os

@@ -7,7 +7,7 @@ from doubles.world import Ended, World
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".dist" / "bin" / "python"
-"""Of the environment that `make setup` makes for building."""
+"""Python of the environment that `make setup` creates for building."""
 VERSION = (ROOT / "VERSION").read_text().strip()
 
 

@@ -1,4 +1,4 @@
-"""What a release consists of: its files, their checksums, the bill of materials, and the command in an empty place."""
+"""Files of a release: checksums, the bill of materials, and the command in an empty environment."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What one service changes of a session holds for the next call of another that has it in memory."""
+"""Changes of a session by one service apply to the next call of another that has it in memory."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A session that another process deleted: whoever watches it hears its end, and it is no more."""
+"""A session that another process deleted: its watchers receive the end, and it no longer exists."""
 
 import asyncio
 from pathlib import Path

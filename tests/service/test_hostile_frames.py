@@ -73,7 +73,7 @@ async def door(house: House, tmp_path: Path) -> AsyncGenerator[Door]:
 
 @pytest.mark.parametrize("name", METHODS)
 async def test_an_unauthenticated_call_is_rejected_before_its_request_arrives(door: Door, name: str) -> None:
-    """So nobody makes the service hold calls, or what was sent with them, without the token."""
+    """So no client without the token makes the service hold calls or their data."""
     async with wired(door.address) as wire:
         await wire.send(frame(HEADERS, END_HEADERS, 1, calling(f"{SERVICE}{name}")))
         answer = await wire.until(HEADERS)

@@ -58,7 +58,7 @@ def look(house: House, data: bytes, **options: Any) -> pb.PromptRequest:
 
 
 def holds(body: dict[str, Any], data: bytes) -> bool:
-    """Whether a request holds an image, in whichever of the two alphabets."""
+    """True if a request contains an image, in either of the two alphabets."""
     return base64.b64encode(data).decode() in json.dumps(body).replace("-", "+").replace("_", "/")
 
 

@@ -1,4 +1,4 @@
-"""What tells hooks of something that is over tells no key; what may still stop a call sees it as it would run."""
+"""Payloads of completed actions contain no key; those that can still stop a call contain the original."""
 
 import json
 from pathlib import Path

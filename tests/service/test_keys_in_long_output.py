@@ -37,7 +37,7 @@ async def stub(tmp_path: Path) -> AsyncGenerator["Stub"]:
 
 
 class Long:
-    """A tool of somebody else that says what it is given after a long line."""
+    """A third-party tool that returns its argument after a long line."""
 
     name = "long"
     read_only = True
@@ -51,13 +51,13 @@ class Long:
 
 
 async def call(stub: "Stub", tool: str, **arguments: object) -> str:
-    """Run a tool and return all that was told of it."""
+    """Run a tool and return all reported output."""
     request = pb.RunToolRequest(session_id="s1", tool=tool, arguments_json=json.dumps(arguments))
     return "".join([str(response.event) async for response in stub.RunTool(request)])
 
 
 async def shell(stub: "Stub", command: str) -> str:
-    """Run a command and return all that was told of it."""
+    """Run a command and return all reported output."""
     return await call(stub, "bash", command=command)
 
 

@@ -1,4 +1,4 @@
-"""A provider's key is in no event and no file, whoever says it and however it is cut; what runs is what was said."""
+"""A provider's key is in no event and no file, however it is split; the call runs as written."""
 
 import json
 from pathlib import Path

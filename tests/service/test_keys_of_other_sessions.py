@@ -47,7 +47,7 @@ def house(tmp_path: Path, keys: Learnt) -> House:
 
 @pytest.fixture
 async def stub(house: House, keys: Learnt) -> AsyncGenerator["Stub"]:
-    """Two runs in which a key was said that nobody knew of as one; now it is known."""
+    """Two runs with a key that was not known as one at the time; now it is known."""
     async with stub_of(house) as stub:
         await play(stub, house.prompt(f"go {KEY}", "s1"))
         await play(stub, house.prompt("more", "s1"))

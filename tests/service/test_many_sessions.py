@@ -1,4 +1,4 @@
-"""What a prompt costs a service that holds many sessions: counts, which hold on any machine."""
+"""Cost of a prompt in a service with many sessions: counts that hold on any machine."""
 
 import asyncio
 import gc

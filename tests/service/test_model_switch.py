@@ -31,7 +31,7 @@ class Backend(NamedTuple):
     says: Callable[[str], Reply]
     calls: Callable[[], Reply]
     own: str
-    """What in its requests is data that only it can read, as JSON has it."""
+    """Opaque data in its requests, as JSON."""
     said: str = "messages"
     speaker: str = "assistant"
 
@@ -93,7 +93,7 @@ BACKENDS = {
 
 
 class Client(NamedTuple):
-    """A person's way into a service."""
+    """The user's access to a service."""
 
     stub: Any
     house: House
@@ -165,7 +165,7 @@ async def test_law_1_holds_when_another_model_of_the_backend_is_selected(tmp_pat
 
 
 def check_own_data(kind: str, ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> None:
-    """What a model signed goes back to it byte for byte, also when it is chosen again, and to no other."""
+    """Signed data is sent back unchanged to the model that signed it, also after switching back, and to no other."""
     own = BACKENDS[kind].own
     assert "I look." in json.dumps(theirs[0])
     assert "done" in json.dumps(theirs[0])

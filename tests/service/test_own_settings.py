@@ -15,7 +15,7 @@ from yarrow.tool.registry import ToolRegistry
 
 
 async def outputs(folder: Path, *names: str, sessions: str = "project/conf/sessions") -> list[str]:
-    """What a model is told that writes to these files of a project, in which the settings are `conf`."""
+    """Errors of a model that writes to these files of a project, in which the settings are `conf`."""
     calls: list[list[dict[str, Any]]] = [
         [{"call": {"name": "write", "arguments": {"path": name, "content": "{}"}}}] for name in names
     ]

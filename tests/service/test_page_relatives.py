@@ -1,4 +1,4 @@
-"""Which sessions a page names: it is made to be shown, so nothing of an unrelated session is on it."""
+"""Sessions named on a page: it is made for sharing, so it contains nothing of unrelated sessions."""
 
 import re
 from collections.abc import AsyncGenerator

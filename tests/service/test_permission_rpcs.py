@@ -1,4 +1,4 @@
-"""Permissions through the service: who is there, what clients are told, and what becomes of their answers."""
+"""Permissions through the service: connected clients, their events, and the effect of their answers."""
 
 import asyncio
 from collections.abc import AsyncIterator

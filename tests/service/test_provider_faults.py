@@ -32,7 +32,7 @@ from yarrow.service.servicer import Servicer
 from yarrow.v1 import agent_pb2 as pb
 
 WORDS = ("I did ", "what ", "you asked ", "me to ", "do.")
-"""What a whole answer says, piece by piece."""
+"""Text of a complete answer, piece by piece."""
 SILENCE = 0.25
 """Seconds that a server may be silent."""
 DEADLINE = 20.0
@@ -42,7 +42,7 @@ PASSING = {
     "STREAM_TRUNCATED", "STREAM_STALLED", "MALFORMED_RESPONSE", "MALFORMED_TOOL_CALL", "UNREACHABLE", "SERVER_ERROR",
     "OVERLOADED", "RATE_LIMIT", "EMPTY_RESPONSE",
 }  # fmt: skip
-"""What a broken answer may be told as."""
+"""Errors that a broken answer may become."""
 MENDED = ("reset", "end", "cut", "stall", "storm")
 """Faults after which the same call is tried again; what is unreadable may be taken for an answer that is."""
 

@@ -105,7 +105,7 @@ class Begun(NamedTuple):
     doing: asyncio.Future[RunResult]
 
     def lose_service(self) -> None:
-        """Cut what is open, and let nobody answer."""
+        """Close open connections, and refuse further ones."""
         self.wire.is_down = True
         self.wire.cut()
 
@@ -190,7 +190,7 @@ async def test_a_run_that_ended_while_disconnected_is_replayed_completely(tmp_pa
 
 
 async def test_an_end_that_was_dropped_is_synthesized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ring lets go of the run; a reader that comes back later is told a gap and an end, and does not wait."""
+    """The replay buffer drops the run; a late reader receives a gap and an end, and does not wait."""
     monkeypatch.setattr(bus, "RING_SECONDS", 0.0)
     house = House(tmp_path, HELD)
     async with begun(house, tmp_path) as one:
@@ -214,7 +214,7 @@ async def test_reconnecting_to_a_vanished_service_times_out(tmp_path: Path, monk
 
 
 async def test_a_permanently_silent_connection_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody says that it is cut: nothing comes any more, neither events nor signs of life nor answers."""
+    """A connection that is silently lost: neither events nor heartbeats nor answers arrive."""
     monkeypatch.setattr(event_stream, "MAX_SILENCE_SECONDS", 0.5)
     monkeypatch.setattr(event_stream, "STATE_TIMEOUT_SECONDS", 0.2)
     monkeypatch.setattr(reconnection, "MAX_OUTAGE_SECONDS", 0.5)
@@ -282,7 +282,7 @@ async def test_another_client_answers_a_question(tmp_path: Path) -> None:
 
 
 async def test_a_request_waits_for_a_disconnected_client(tmp_path: Path) -> None:
-    """The person answers while nobody can be reached; the answer gets through, and the call is made once."""
+    """The user answers while the service is unreachable; the answer arrives, and the call is made once."""
     turns: list[list[dict[str, Any]]] = [[{"call": {"name": "act", "arguments": {"text": "x"}}}], [{"text": "done"}]]
     house = House(tmp_path, turns, rules={"act": "ask"})
     async with wired(house, tmp_path) as (wire, stub):
@@ -308,7 +308,7 @@ async def test_a_request_waits_for_a_disconnected_client(tmp_path: Path) -> None
 
 
 class Willing:
-    """A person who says yes, once they are let."""
+    """A user who allows everything, once released."""
 
     def __init__(self) -> None:
         self.asked, self.answers = asyncio.Event(), asyncio.Event()
@@ -328,7 +328,7 @@ class Willing:
 
 
 class Silent:
-    """A person who is asked and says nothing."""
+    """A user who is asked and does not answer."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()

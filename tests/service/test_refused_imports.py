@@ -1,4 +1,4 @@
-"""An import that is refused while the client still sends: the client is told the reason, whatever it is at."""
+"""An import rejected while the client still sends: the client receives the reason in any phase."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -21,7 +21,7 @@ S = grpc.StatusCode
 PIECE = b"y" * (1 << 20)
 PIECES = 12
 TIMES = 40
-"""Without help one in four was told INTERNAL instead."""
+"""Without help one in four received INTERNAL instead."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Failed model calls behind the RPCs: what a client is told of them, and calls that make a session."""
+"""Failed model calls behind the RPCs: their events for clients, and calls that create a session."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""RunTool: a person runs a tool under the same rules as the model, and the model is told of it, or not."""
+"""RunTool: a user runs a tool under the model's rules, and the model learns of it, or not."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""Which files are closed for what they hold can be configured, and then means the same to everything that reads."""
+"""The names of secret files are configurable, and apply equally to everything that reads."""
 
 import json
 from pathlib import Path

@@ -25,7 +25,7 @@ async def refused(doing: Any) -> tuple[grpc.StatusCode, str, str]:
 
 @pytest.mark.parametrize("letter", ["a", "%", "\n", "\u00e9", "\u4e2d", "\U0001f600"])
 async def test_an_error_message_of_any_length_arrives_with_its_status(tmp_path: Path, letter: str) -> None:
-    """Percent-encoded it takes three times the bytes, and past 8 KiB a client is told of nothing but that."""
+    """Percent-encoded it takes three times the bytes, and past 8 KiB a client receives only that error."""
     house = House(tmp_path, [[{"text": "x"}]])
     async with behind(house, tmp_path / "run") as door, door.channel() as channel:
         stub: Any = AgentServiceStub(channel)

@@ -1,4 +1,4 @@
-"""Law 8 at the real socket: who reads slowly or never costs one bounded buffer, and is told what was lost."""
+"""Law 8 at the real socket: a slow or dead reader costs one bounded buffer, and receives a gap."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -18,7 +18,7 @@ DELTAS, LENGTH, BREATH = 12_000, 600, 200
 ON_THE_WAY = 1_000
 """Events that may be between the service's buffer and a client that does not read: what the socket and HTTP/2 hold."""
 OWN = (("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1 << 16))
-"""Of a client with a connection of its own that takes in no more than 64 KiB ahead of what is read."""
+"""Settings of a client with its own connection that buffers at most 64 KiB ahead of its reader."""
 SLOW = 50
 
 

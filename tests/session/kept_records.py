@@ -1,4 +1,4 @@
-"""What the session file of format version 1 holds, written down as values: every kind of line, block and field."""
+"""Content of the session file of format version 1 as values: every kind of line, block and field."""
 
 import hashlib
 from pathlib import Path

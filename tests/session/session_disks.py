@@ -94,11 +94,11 @@ Op = Write | Truncate | Sync | Entry
 
 
 class PowerModel(FaultyCalls):
-    """A disk that remembers what was asked of it, and shows what may be left of it when the power fails.
+    """A disk that records its operations, and computes possible states after a power failure.
 
-    After a power failure a file has what was synced and, of what came later, any sectors; a directory has the
-    entries that were synced and, of the later changes, the first few. What a failed sync was for may be lost for
-    ever, though it can still be read.
+    After a power failure a file has its synced content and any sectors of later writes; a directory has its synced
+    entries and the first few of the later changes. Data of a failed sync may be lost for ever, though it can still
+    be read.
     """
 
     def __init__(self, root: Path) -> None:

@@ -38,7 +38,7 @@ TOKENS = (
     ),
     *("\ud800", "\udfff", "\ud83d\ude00", "🌍", "\ufeff", "e\u0301", '","crc32":"00000000"}', '{"kind":"message"', "a"),
 )
-"""What breaks readers of lines, of JSON and of UTF-8."""
+"""Characters that break parsers of lines, JSON and UTF-8."""
 
 nasty_text = st.lists(st.sampled_from(TOKENS) | st.text(max_size=5), max_size=12).map("".join)
 blocks = (

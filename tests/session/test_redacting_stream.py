@@ -1,4 +1,4 @@
-"""Secrets that are cut in pieces: what is told comes to the same as of the whole text, and little is held back."""
+"""Split secrets: the redacted stream equals that of the whole text, and little is buffered."""
 
 import pytest
 from hypothesis import example, given

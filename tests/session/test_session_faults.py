@@ -110,7 +110,7 @@ async def test_a_failed_sync_is_not_repeated(log: SessionLog, calls: FaultyCalls
     calls.writes.clear()
     await log.append(message("three"))
     assert texts(log.path) == ["one", "two", "three"]
-    assert b'"two"' in b"".join(calls.writes)  # written anew, for the system may have dropped the first
+    assert b'"two"' in b"".join(calls.writes)  # written again, since the system may have dropped the first
 
 
 async def test_a_persistently_failing_disk(log: SessionLog, calls: FaultyCalls) -> None:

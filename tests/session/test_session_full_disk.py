@@ -1,4 +1,4 @@
-"""A file system that is really full: what was acknowledged is there, the rest is written when there is room again."""
+"""A file system that is really full: acknowledged records exist, the rest is written once space is free."""
 
 import json
 import os

@@ -40,7 +40,7 @@ SCHEMES = ("javascript:", "vbscript:", "data:text/html,", "file:///", "JaVaScRiP
 
 
 class Parsed(HTMLParser):
-    """What a reader of HTML finds on a page; raises for what should not be there."""
+    """Elements that an HTML parser finds on a page; raises for forbidden ones."""
 
     def __init__(self, source: str) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class Parsed(HTMLParser):
 
     @property
     def seen(self) -> str:
-        """All text that a person sees."""
+        """All visible text."""
         return "".join(text for tag, text in self.texts if tag not in {"style", "script", "title"})
 
     def inside(self, tag: str) -> list[str]:

@@ -78,7 +78,7 @@ def state(loaded: StoredSession, records: Iterable[Record | UnknownRecord] | Non
 
 
 def context(records: Iterable[Record | UnknownRecord]) -> tuple[str, list[Message]]:
-    """What a model is shown: the last summary, and the messages from the first that it kept."""
+    """Messages that a model receives: the last summary, and those from the first that it kept."""
     summary, shown, everything = "", [], []
     for each in records:
         if isinstance(each, Message):

@@ -269,7 +269,7 @@ async def test_the_lock_is_released_after_pending_writes(tmp_path: Path, calls: 
     first = await busy(log, calls)
     second = asyncio.create_task(log.append(message("waiting")))
     release = asyncio.create_task(log.release())
-    for _ in range(3):  # also when whoever gives it back loses patience
+    for _ in range(3):  # also when its holder is cancelled
         await asyncio.sleep(0)
         release.cancel()
     other = await SessionLog.open(log.path, sync="none", disk=disk)
@@ -382,7 +382,7 @@ async def test_two_logs_in_one_process(tmp_path: Path, disk: Disk) -> None:
     assert await one.acquire()
     await one.append(message("three"))
     await one.release()
-    assert not await one.acquire()  # nobody but itself
+    assert not await one.acquire()  # no process but itself
     await one.close()
     assert texts(one.path) == ["one", "two", "three"]
 

@@ -54,7 +54,7 @@ GARBAGE = (
     b'{"kind":"novelty","x":1}\n',
     b'{"kind":"header","id":"x"\n',
 )
-"""What a crash, or somebody, leaves at the end of a file."""
+"""Data that a crash or another program leaves at the end of a file."""
 
 
 class Said(NamedTuple):
@@ -493,7 +493,7 @@ def said_of(message: pb.Message) -> Said:
 
 
 def told(events: Sequence[pb.AgentEvent]) -> list[Said]:
-    """The messages that a client was told of by a run."""
+    """Messages that a run reported to a client."""
     said: list[Said] = []
     text, calls = "", list[str]()
     for event in events:
@@ -517,7 +517,7 @@ def told(events: Sequence[pb.AgentEvent]) -> list[Said]:
 
 
 def repeated(said: Sequence[Said]) -> bool:
-    """Whether a history holds an id twice already."""
+    """True if a history contains duplicate ids already."""
     return len({one.id for one in said}) < len(said)
 
 

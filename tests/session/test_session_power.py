@@ -1,4 +1,4 @@
-"""Law 3 when the power fails: what was acknowledged is there, whatever else the disk forgot."""
+"""Law 3 at a power failure: acknowledged records exist, whatever else the disk lost."""
 
 import asyncio
 import base64
@@ -115,7 +115,7 @@ async def after_a_careless_writer(model: PowerModel, disk: Disk) -> None:
 
 
 async def one_blob(model: PowerModel, disk: Disk) -> None:
-    """Write one image beside a session that is there."""
+    """Write one image beside an existing session."""
     log = await SessionLog.create(model.root / "a.jsonl", header("a"), sync="message", disk=disk)
     async with log.lock():
         await picture(model, log, 1)

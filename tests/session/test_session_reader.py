@@ -51,7 +51,7 @@ def test_case_S_09_the_header_is_on_another_line(tmp_path: Path) -> None:
     assert loaded.report.warnings() == ("The header of the session is on line 2 instead of line 1.",)
 
 
-def test_case_S_09_there_is_no_header(tmp_path: Path) -> None:
+def test_case_S_09_a_missing_header(tmp_path: Path) -> None:
     path = write_session(tmp_path / "s7.jsonl", message("one", at=moment(5)), message("two"))
     loaded = load_session(path)
     assert loaded.header == Header(id="s7", cwd="", created_at=moment(5), updated_at=moment(5))

@@ -1,4 +1,4 @@
-"""What a session amounts to."""
+"""Comparable content of a session."""
 
 import tracemalloc
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What OpenTelemetry is told of runs: their tree of spans, their metrics, and nothing of what was said."""
+"""Telemetry of runs: their tree of spans, their metrics, and no content."""
 
 import asyncio
 import json

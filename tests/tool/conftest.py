@@ -1,4 +1,4 @@
-"""What tests of tools share."""
+"""Fixtures of the tool tests."""
 
 import os
 from pathlib import Path

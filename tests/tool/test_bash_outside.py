@@ -44,7 +44,7 @@ async def test_it_runs_in_the_sandbox_until_allowed(boxed: ToolContext, tmp_path
 async def test_it_runs_in_the_allowed_directory(boxed: ToolContext, tmp_path: Path) -> None:
     (boxed.cwd / "sub").mkdir()
     context = allowed(boxed, boxed.cwd / "sub")
-    # What the call names was looked up before the user was asked.
+    # The call's directory was resolved before the user was asked.
     assert (await call("bash", context, {"command": "pwd", "cwd": "elsewhere", **OUT})).done.text == str(
         context.outside
     )
@@ -95,7 +95,7 @@ def test_nothing_in_the_environment_prompts_on_a_terminal() -> None:
 
 def test_the_request_does_not_grow() -> None:
     (spec,) = ToolRegistry(BUILTIN_TOOLS).specs(["bash"])
-    # What it came to before a command could leave the sandbox.
+    # Its value before a command could leave the sandbox.
     assert len(msgspec.json.encode(spec)) <= 757
     assert spec.description.count("andbox") == 1
 

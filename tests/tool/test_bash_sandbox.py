@@ -1,4 +1,4 @@
-"""The tool `bash` in a sandbox: what the model is told of it, and that the service's sandboxes are what it says."""
+"""The tool `bash` in a sandbox: its notes for the model, and the equality of the service's sandboxes."""
 
 import asyncio
 import gc
@@ -33,7 +33,7 @@ def boxed(ws: Path) -> ToolContext:
 
 @pytest.fixture(autouse=True)
 def _looked_for_anew() -> Iterator[None]:
-    """What is remembered of the machine is forgotten after each test."""
+    """Cached facts about the machine are cleared after each test."""
     yield
     find_bwrap.cache_clear()
     unavailable_reason.reset()
@@ -226,7 +226,7 @@ async def test_the_sessions_own_directory_can_be_named(boxed: ToolContext) -> No
 
 @pytest.fixture
 def tracking(boxed: ToolContext) -> ToolContext:
-    """Of a workspace with a repository that tracks a file of secrets, which was changed since."""
+    """Baseline of a workspace with a repository that tracks a secret file, which was changed since."""
     (boxed.cwd / ".env").write_text("KEY=1\n")
     identity = ("-c", "user.name=N", "-c", "user.email=n@example.org")
     for words in (("init", "-q"), ("add", "-A"), (*identity, "commit", "-qm", "first")):

@@ -105,7 +105,7 @@ def test_law_9_a_dry_run_changes_nothing_and_starts_nothing(house: Path, a_call:
 def test_law_9_the_diff_of_a_dry_run_is_the_diff_of_the_run(
     tmp_path_factory: pytest.TempPathFactory, a_call: tuple[str, dict[str, Any]]
 ) -> None:
-    """What a dry run says, errors included, is what then happens."""
+    """The preview of a dry run, errors included, matches the run."""
     ws = Path(os.path.realpath(tmp_path_factory.mktemp("ws")))
     (ws / "src").mkdir()
     for name in ("src/a.py", "latin", "bom"):

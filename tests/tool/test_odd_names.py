@@ -1,4 +1,4 @@
-"""File names that hold line feeds, terminal codes or bytes that are not UTF-8: how they are told and taken back."""
+"""File names with line feeds, terminal codes or invalid UTF-8: how they are shown and accepted."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ ODD = {
     '"nl\\nname"': r'"\"nl\\nname\""',
     "é\x7f": r'"é\u007f"',
 }
-"""Names, and how they are told."""
+"""Names, and how they are shown."""
 
 
 @pytest.mark.parametrize(("name", "shown"), ODD.items())

@@ -1,4 +1,4 @@
-"""The tools `grep` and `find` while somebody puts links in their way: what lies behind one is never shown."""
+"""The tools `grep` and `find` while symlinks are swapped in: nothing behind one is ever shown."""
 
 import os
 from collections.abc import Iterator

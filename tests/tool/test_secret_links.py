@@ -12,7 +12,7 @@ EDITED = {"path": "", "edits": [{"old": "K=", "new": "X="}]}
 
 
 async def refused(ws: Path, path: str, **settings: Any) -> bool:
-    """Whether every tool that takes a file refuses this one as a secret, or none of them does."""
+    """True if every tool that accepts a file refuses this one as a secret, false if none does."""
     calls: dict[str, dict[str, Any]] = {"read": {}, "grep": {"pattern": "K="}, "write": NEW, "edit": EDITED}
     said = [
         (await call(name, context_of(ws, **settings), {**arguments, "path": path}, dry_run=True)).text

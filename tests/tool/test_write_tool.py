@@ -159,7 +159,7 @@ async def test_a_file_with_another_owner_is_written_in_place(ws: Path, monkeypat
     def foreign(descriptor: int) -> os.stat_result:
         status = real_fstat(descriptor)
         fields = list(status)
-        fields[4] += 1  # the new file seems to be somebody else's
+        fields[4] += 1  # the created file seems to belong to another user
         return os.stat_result(fields, {"st_mtime_ns": status.st_mtime_ns})
 
     def refuses(*_arguments: object) -> None:

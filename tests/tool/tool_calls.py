@@ -20,7 +20,7 @@ REGISTRY = ToolRegistry(BUILTIN_TOOLS)
 
 
 class Outcome(Struct):
-    """What one call yielded."""
+    """Output of one call."""
 
     result: Result
     progress: list[str]

@@ -18,7 +18,7 @@ HANGS = 0.4
 
 
 class Difference(NamedTuple):
-    """What one probe observes over a connection and in memory, and why that is no harm."""
+    """Observations of one probe over a connection and in memory, and why the difference is harmless."""
 
     probe: Callable[[Serve], Awaitable[object]]
     connection: object

@@ -1,4 +1,4 @@
-"""What only the in-memory channel promises: its numbers, its cleaning up, and that it starts no thread."""
+"""Guarantees of only the in-memory channel: its numbers, its cleanup, and that it starts no thread."""
 
 import asyncio
 import threading

@@ -24,7 +24,7 @@ _TMPFS = 'mount -t tmpfs -o mode=1777 tmpfs /tmp && exec "$@"'
 
 
 class Result(Struct, frozen=True):
-    """What the model reads of one tool call."""
+    """Text of one tool call for the model."""
 
     text: str
     failed: bool
@@ -41,7 +41,7 @@ class Developer:
             path.mkdir(parents=True)
         self.environment = {
             "HOME": str(self.home),
-            "SHELL": "/bin/sh",  # the account of nobody may not log in, and tmux starts the shell of the account
+            "SHELL": "/bin/sh",  # the account of user 65534 may not log in, and tmux starts the shell of the account
             "PATH": f"{self.tools}:{SYSTEM_PATH}",
             "LANG": "C.UTF-8",
             "NO_PROXY": "127.0.0.1",

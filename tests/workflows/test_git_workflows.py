@@ -11,7 +11,7 @@ REPOSITORY = "git init -q . && echo one > a.txt && git add -A && git commit -qm 
 
 
 def status(dev: Developer, cwd: Path | None = None) -> str:
-    """What the developer sees of the state of a work tree."""
+    """State of a work tree as the developer sees it."""
     return dev.shell("git status --short --branch", cwd)
 
 

@@ -32,7 +32,7 @@ def _refuse_writable_symlink(path: str) -> None:
     entered = os.environ.get("PWD", "")
     if entered == path or not os.path.isabs(entered) or real_path(entered) != path:  # noqa: PTH117
         return
-    from yarrow.policy.writable_symlinks import find_writable_symlink  # rarely needed
+    from yarrow.policy.symlinks import find_writable_symlink  # rarely needed
 
     if link := find_writable_symlink(Path(entered)):
         raise UsageError(

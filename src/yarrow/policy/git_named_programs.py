@@ -12,12 +12,18 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.platform.real_path import real_path
-from yarrow.policy.git_config import ANY_SETTING, WORKTREE_CONFIG, GitSetting, included_files, read_settings
-from yarrow.policy.git_global_config import global_config_files
+from yarrow.policy.git_config import (
+    ANY_SETTING,
+    WORKTREE_CONFIG,
+    GitSetting,
+    global_config_files,
+    included_files,
+    read_settings,
+)
 from yarrow.policy.git_state import work_tree_of
 from yarrow.policy.sandbox.git_directories import common_directory
 from yarrow.policy.sandbox.git_files import git_directory_of
-from yarrow.policy.sandbox.symlink_chain import follow_symlinks
+from yarrow.policy.symlinks import follow_symlinks
 
 MAX_REPOSITORIES = 64
 """Maximum repositories whose configuration is read, in the given order."""

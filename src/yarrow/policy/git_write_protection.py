@@ -59,8 +59,10 @@ def _affects_common_directory(real: Path, roots: Sequence[Path]) -> bool:
 
 def _is_included(real: Path, root: Path) -> bool:
     """Return whether a file is a global configuration, or included by one or by that of an enclosing repository."""
-    from yarrow.policy.git_config import included_files  # only writes need these
-    from yarrow.policy.git_global_config import global_config_files
+    from yarrow.policy.git_config import (
+        global_config_files,
+        included_files,  # only writes need these
+    )
 
     home = Path.home()
     around = [above / ".git/config" for above in (root, *real.parents) if above.is_relative_to(root)]

@@ -11,10 +11,16 @@ from msgspec.structs import replace
 
 from yarrow.errors import ConfigError
 from yarrow.platform import system
-from yarrow.policy.sandbox.command_user import CommandUser, owner_of, owner_problem
-from yarrow.policy.sandbox.hidden_directories import SYSTEM_DIRECTORIES, hidden_directories
 from yarrow.policy.sandbox.probe import find_bwrap, unavailable_reason
-from yarrow.policy.sandbox.sandbox_spec import SandboxLevel, SandboxSpec
+from yarrow.policy.sandbox.sandbox_spec import (
+    SYSTEM_DIRECTORIES,
+    CommandUser,
+    SandboxLevel,
+    SandboxSpec,
+    hidden_directories,
+    owner_of,
+    owner_problem,
+)
 from yarrow.policy.temp_dir import temp_directory
 from yarrow.policy.workspace import Refused, Workspace
 

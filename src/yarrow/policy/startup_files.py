@@ -1,4 +1,4 @@
-"""Files outside Yarrow's own directory that its next start executes, or reads to learn what to execute."""
+"""Files executed or obeyed at startup: by Yarrow, outside its own directory, and by shells, in a home directory."""
 
 import os
 import re
@@ -15,10 +15,22 @@ MAX_PATHS = 512
 """Maximum paths protected by one service; later ones are ignored."""
 MAX_FILES = 1_000
 """Maximum files of one directory whose hard links are searched for."""
+MAX_ENTRIES = 1_000
+"""Maximum entries of autostart directories among which symlinks are found."""
 SCRIPT_SUFFIXES = frozenset(
     {".py", ".sh", ".bash", ".zsh", ".fish", ".js", ".cjs", ".mjs", ".ts", ".rb", ".pl", ".php", ".lua"}
 )
 """Suffixes of scripts that an interpreter runs, whether or not they are executable themselves."""
+STARTUP_NAMES = frozenset(
+    {
+        *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".kshrc"),
+        *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout"),
+        *(".gitconfig", ".xprofile", ".xinitrc", ".xsessionrc", ".inputrc", ".vimrc", ".tmux.conf"),
+    }
+)
+"""Names of files at the top of a home directory that shells and other programs execute or obey at startup."""
+AUTOSTART_DIRECTORIES = (".config/fish", ".config/git", ".config/autostart", ".config/systemd", ".config/environment.d")
+"""Directories in a home directory whose files are executed or obeyed automatically."""
 _WORD_SEPARATORS = re.compile(rf"""[\s;&|<>()`"'$={{}}{os.pathsep}]+""")
 """Shell characters that end a word that may be the path of a program."""
 
@@ -97,3 +109,18 @@ def _directories_of_script(path: Path) -> Iterator[Path]:
         for directory in {path.absolute().parent, Path(real_path(path)).parent}:
             if not home.is_relative_to(real_path(directory)) and not os.path.lexists(directory / ".git"):
                 yield directory
+
+
+def find_linked_startup_files(home: Path) -> list[Path]:
+    """Return the real paths of startup files and directories that lie elsewhere, as in a repository of dotfiles."""
+    home = Path(real_path(home))
+    directories = [home / name for name in AUTOSTART_DIRECTORIES]
+    entries = islice((path for directory in directories for path in _walk_entries(directory)), MAX_ENTRIES)
+    links = (path for path in entries if os.path.islink(path))  # noqa: PTH114 (never raises)
+    paths = (*(home / name for name in sorted(STARTUP_NAMES)), *directories, *links)
+    return [real for path in paths if (real := Path(real_path(path))) != path]
+
+
+def _walk_entries(directory: Path) -> Iterator[Path]:
+    for above, _, names in walk_tree(directory):
+        yield from (Path(above, name) for name in names)

@@ -11,7 +11,6 @@ from yarrow.errors import ConfigError
 from yarrow.platform import system
 from yarrow.platform.real_path import real_path
 from yarrow.policy.git_write_protection import GIT_PROTECTED, is_executed_by_git
-from yarrow.policy.home_startup_files import AUTOSTART_DIRECTORIES, STARTUP_NAMES
 from yarrow.policy.openat import PATH_CHANGED_ERRORS, open_beneath, open_directory
 from yarrow.policy.permission.path_rules import DeniedPaths
 from yarrow.policy.sandbox.credential_paths import CredentialPaths
@@ -19,9 +18,9 @@ from yarrow.policy.sandbox.secret_symlinks import is_recorded
 from yarrow.policy.sandbox.session_tmp import SessionTmp
 from yarrow.policy.secret_links import SecretLinks
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
-from yarrow.policy.startup_files import is_hard_link_of
+from yarrow.policy.startup_files import AUTOSTART_DIRECTORIES, STARTUP_NAMES, is_hard_link_of
+from yarrow.policy.symlinks import MAX_SYMLINKS, find_writable_symlink
 from yarrow.policy.temp_dir import is_output_file
-from yarrow.policy.writable_symlinks import find_writable_symlink
 
 NESTED_GIT_DIRECTORIES = (["modules"], ["worktrees"])
 """Directories below a `.git` that contain further git directories."""
@@ -30,8 +29,6 @@ READ_FLAGS = os.O_RDONLY | system.NONBLOCK
 """Flags for reading; a FIFO would otherwise block."""
 MAX_OPEN_TRIES = 5
 """Maximum attempts to resolve and open a path that changes meanwhile."""
-MAX_SYMLINKS = 40
-"""Maximum symlinks followed one by one in a path; Linux follows no more."""
 T = TypeVar("T")
 
 

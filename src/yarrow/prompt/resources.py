@@ -20,6 +20,14 @@ MAX_ENTRIES = 2_000
 """Maximum directory entries read; the rest are omitted with a warning."""
 MAX_WARNINGS = 20
 """Maximum warnings shown per listing or session; the rest are counted."""
+MAX_DOCUMENT_BYTES = 64 << 10
+"""Maximum bytes of a template or skill; a larger one is rejected, since truncation could change its meaning."""
+MAX_FRONT_MATTER_BYTES = 8 << 10
+"""Maximum bytes from the start within which front matter must end."""
+MAX_NESTING = 8
+"""Maximum nesting depth of mappings and lists; only ignored values may be nested at all."""
+MAX_LINE_CHARACTERS = 300
+"""Maximum characters of a text shown on one line; the rest is truncated."""
 
 
 class Resource(Struct, frozen=True):
@@ -122,10 +130,6 @@ def _list_entries(directory: Path, path: str, *, warnings: list[str]) -> list[st
     return sorted(names[:MAX_ENTRIES])
 
 
-MAX_DOCUMENT_BYTES = 64 << 10
-"""Maximum bytes of a template or skill; a larger one is rejected, since truncation could change its meaning."""
-
-
 class Document(Struct, frozen=True):
     """A readable document."""
 
@@ -158,13 +162,6 @@ def read_document(
         return UnusableDocument(split.why)
     return Document(values=split.values, body=split.body, real=file.real)
 
-
-MAX_FRONT_MATTER_BYTES = 8 << 10
-"""Maximum bytes from the start within which front matter must end."""
-MAX_NESTING = 8
-"""Maximum nesting depth of mappings and lists; only ignored values may be nested at all."""
-MAX_LINE_CHARACTERS = 300
-"""Maximum characters of a text shown on one line; the rest is truncated."""
 
 _FENCE = "---\n"
 

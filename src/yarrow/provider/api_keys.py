@@ -174,16 +174,16 @@ async def _run_key_command(command: str, place: str, environment: Mapping[str, s
     )
     try:
         async with asyncio.timeout(MAX_COMMAND_SECONDS):
-            output, complaint = await _read_outputs(process)
+            output, error_output = await _read_outputs(process)
             status = await process.wait()
     except TimeoutError:
         raise _setup_error(f"{place} printed no key within {MAX_COMMAND_SECONDS:g} s") from None
     finally:
         await _end_process(process)
     if status:
-        words = complaint.decode("utf-8", "replace").split()
-        said = " ".join(REDACTED_KEY if is_secret_variable("", word) else word for word in words)[:200]
-        raise _setup_error(f"{place} failed with exit status {status}{f': {said}' if said else ''}")
+        words = error_output.decode("utf-8", "replace").split()
+        excerpt = " ".join(REDACTED_KEY if is_secret_variable("", word) else word for word in words)[:200]
+        raise _setup_error(f"{place} failed with exit status {status}{f': {excerpt}' if excerpt else ''}")
     key = output.decode("utf-8", "replace").strip()
     if not key or len(output) > MAX_OUTPUT_BYTES or not key.isprintable():
         raise _setup_error(f"{place} printed {'no key' if not key else 'more than one line, or not a key'}")
@@ -197,8 +197,8 @@ def _home() -> Path:
 
 async def _read_outputs(process: Process) -> tuple[bytes, bytes]:
     streams = cast("tuple[asyncio.StreamReader, asyncio.StreamReader]", (process.stdout, process.stderr))
-    output, complaint = await asyncio.gather(*map(_read_bounded, streams))
-    return output, complaint
+    output, error_output = await asyncio.gather(*map(_read_bounded, streams))
+    return output, error_output
 
 
 async def _read_bounded(stream: asyncio.StreamReader) -> bytes:

@@ -39,14 +39,14 @@ class Backend(Struct, frozen=True):
     """Credentials in configured headers, also redacted."""
 
     def __repr__(self) -> str:
-        return f"Speaker({self.name!r})"
+        return f"Backend({self.name!r})"
 
 
 def make_backend(name: str, key: str, headers: Mapping[str, str]) -> Backend:
     """Return the backend for a key and configured headers; a header is secret by its name or its value."""
-    telling = [text for header, text in headers.items() if is_secret_variable(header.replace("-", "_"), text)]
+    credentials = [text for header, text in headers.items() if is_secret_variable(header.replace("-", "_"), text)]
     # The `Bearer` before a credential is not secret, and a backend may omit it.
-    return Backend(name, key, tuple(text.split()[-1] for text in telling if text.strip()))
+    return Backend(name, key, tuple(text.split()[-1] for text in credentials if text.strip()))
 
 
 class _ErrorDetails(Struct, frozen=True):
@@ -94,29 +94,29 @@ def quote_text(text: str, backend: Backend) -> str:
     return line if len(line) <= MAX_TEXT_CHARACTERS else f"{line[: MAX_TEXT_CHARACTERS - 3]}..."
 
 
-def _make_error(told: _ErrorDetails, backend: Backend, where: str) -> ProviderError:
-    code = _classify(told)
+def _make_error(details: _ErrorDetails, backend: Backend, where: str) -> ProviderError:
+    code = _classify(details)
     what, advice = tables.CODE_WORDING[code]
-    said = quote_text(told.text, backend)
-    sentence = f"{backend.name} {what} ({where}){f': {said}' if said else ''}"
+    quoted = quote_text(details.text, backend)
+    sentence = f"{backend.name} {what} ({where}){f': {quoted}' if quoted else ''}"
     if advice:
         sentence += f"{'' if sentence.endswith(('.', '!', '?')) else '.'} {advice}"
-    error = ProviderError(code, sentence, retryable=_is_retryable(code, told.status))
-    error.retry_after = told.wait
+    error = ProviderError(code, sentence, retryable=_is_retryable(code, details.status))
+    error.retry_after = details.wait
     if code is Code.CONTEXT_OVERFLOW:
-        error.context_window = told.window or _find_window(told.signs)
+        error.context_window = details.window or _find_window(details.signs)
     return error
 
 
-def _classify(told: _ErrorDetails) -> Code:
+def _classify(details: _ErrorDetails) -> Code:
     for row in tables.ERROR_PATTERNS:
-        if (not row.statuses or told.status in row.statuses) and re.search(row.pattern, told.signs):
-            if row.unless and re.search(row.unless, told.signs):
+        if (not row.statuses or details.status in row.statuses) and re.search(row.pattern, details.signs):
+            if row.unless and re.search(row.unless, details.signs):
                 continue
             return row.code
-    if told.status in tables.CODES_BY_STATUS:
-        return tables.CODES_BY_STATUS[told.status]
-    return Code.INVALID_REQUEST if 300 <= told.status < 500 else Code.SERVER_ERROR
+    if details.status in tables.CODES_BY_STATUS:
+        return tables.CODES_BY_STATUS[details.status]
+    return Code.INVALID_REQUEST if 300 <= details.status < 500 else Code.SERVER_ERROR
 
 
 def _is_retryable(code: Code, status: int) -> bool:
@@ -221,13 +221,13 @@ def _positive(value: object) -> int:
     return value if isinstance(value, int) and value is not True and 0 < value <= MAX_WINDOW_TOKENS else 0
 
 
-def _retry_after(headers: Mapping[str, str], told: float | None) -> float | None:
+def _retry_after(headers: Mapping[str, str], default: float | None) -> float | None:
     milliseconds = _seconds(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
         return milliseconds / 1000
     value = headers.get("retry-after", "")
     if not value:
-        return told
+        return default
     seconds = _seconds(value)
     return seconds if seconds is not None else _seconds_until(value, headers.get("date", ""))
 

@@ -82,7 +82,7 @@ def describe_setup() -> str:
     match find_unavailable_reason():
         case "":
             return f"{SETUP_INSTRUCTIONS}\n  no server or key: {PULL_INSTRUCTION}"
-        case lacks if lacks == EXECUTABLE_REASON:
+        case reason if reason == EXECUTABLE_REASON:
             return SETUP_INSTRUCTIONS
         case _:
             return f"{SETUP_INSTRUCTIONS}\n  no server or key: {INSTALL_COMMAND}, then {PULL_INSTRUCTION}"

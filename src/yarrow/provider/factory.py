@@ -63,11 +63,11 @@ async def create_provider(name: str, model: str, context: ProviderContext) -> Ne
     configured = context.settings.providers.get(name)
     added = context.contributed.get(name) if configured is None or configured.type is None else None
     if added is not None:
-        plan = AdapterConfig(name, model, configured or ProviderSettings(), context.environment)
-        return NewProvider(await added(plan), name, reason)
-    plan = AdapterConfig(name, model, _find_settings(name, context), context.environment)
-    _check_slash(plan, context)
-    return NewProvider(await _import_builder(plan.settings.type or "openai")(plan), name, reason)
+        config = AdapterConfig(name, model, configured or ProviderSettings(), context.environment)
+        return NewProvider(await added(config), name, reason)
+    config = AdapterConfig(name, model, _find_settings(name, context), context.environment)
+    _check_slash(config, context)
+    return NewProvider(await _import_builder(config.settings.type or "openai")(config), name, reason)
 
 
 def _import_builder(kind: str) -> ProviderBuilder:

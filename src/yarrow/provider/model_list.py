@@ -36,14 +36,14 @@ def parse_rows(value: object) -> list[dict[str, Any]]:
 def _find_window(entry: dict[str, Any]) -> int:
     """Return the smallest window that an entry reports: its own, its best host's or its loaded file's."""
     places = [entry, entry.get("top_provider"), entry.get("meta")]
-    told = [
+    windows = [
         value
         for place in places
         if isinstance(place, dict)
         for name in _WINDOW_FIELDS
         if isinstance(value := cast("dict[str, Any]", place).get(name), int) and value > 0
     ]
-    return min(told, default=0)
+    return min(windows, default=0)
 
 
 def as_object(value: object) -> dict[str, Any]:

@@ -104,19 +104,19 @@ class Transport:
 
     async def ask(self, path: str, body: bytes = b"", *, timeouts: Timeouts = QUESTION_TIMEOUTS) -> object:
         """GET a path, or POST a body to it, and return the decoded JSON; raises ProviderError."""
-        speaker = self._endpoint.backend
+        backend = self._endpoint.backend
         try:
             async with asyncio.timeout(MAX_QUESTION_SECONDS):
                 async with self._http.send(self._build_request(path, body, timeouts)) as response:
-                    await check_response(response, speaker)
+                    await check_response(response, backend)
                     answer = await response.read(MAX_BODY_BYTES)
         except TimeoutError:
-            sentence = f"{speaker.name} did not answer {path} within {MAX_QUESTION_SECONDS:g} s"
+            sentence = f"{backend.name} did not answer {path} within {MAX_QUESTION_SECONDS:g} s"
             raise ProviderError(Code.STREAM_STALLED, sentence, retryable=True) from None
         try:
             return msgspec.json.decode(answer)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            sentence = f"{speaker.name} answered {path} with invalid JSON"
+            sentence = f"{backend.name} answered {path} with invalid JSON"
             raise ProviderError(Code.MALFORMED_RESPONSE, sentence) from None
 
     def _build_request(self, path: str, body: bytes, timeouts: Timeouts) -> HttpRequest:

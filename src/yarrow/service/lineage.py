@@ -29,6 +29,13 @@ from yarrow.session.state import SessionState, fold_records
 from yarrow.session.transfer import MAX_IMPORT_BYTES, ImportSpool, export_lines
 from yarrow.v1 import agent_pb2 as pb
 
+MAX_SHOWN_CHARACTERS = 4_000
+"""Maximum characters of a system prompt in the response to an import; the rest is truncated."""
+CHUNK_BYTES = 256 * 1024
+"""Bytes of one item of an export, or slightly more; a longer line is split into several."""
+_PATH = r"~?/[^\s/]*(?:/[^\s/]*)*|~"
+"""Pattern of a directory without blanks: words in its place could be read as a sentence."""
+
 
 class SessionLineage:
     """Factory of sessions from other sessions. The source may be running: its saved state is used."""
@@ -152,12 +159,6 @@ def _ignore_usage(_usage: Usage) -> None:
     """Usage of this call is not attributed to a session: the new one does not exist yet."""
 
 
-MAX_SHOWN_CHARACTERS = 4_000
-"""Maximum characters of a system prompt in the response to an import; the rest is truncated."""
-_PATH = r"~?/[^\s/]*(?:/[^\s/]*)*|~"
-"""Pattern of a directory without blanks: words in its place could be read as a sentence."""
-
-
 async def find_foreign_prompt(loaded: StoredSession, cwd: Path, dependencies: Dependencies) -> str:
     """Return the system prompt of an imported session; empty if a session here has the same.
 
@@ -199,10 +200,6 @@ async def _original_prompt(session_id: str, dependencies: Dependencies) -> str |
     except YarrowError:  # it is no longer readable
         pass
     return None
-
-
-CHUNK_BYTES = 256 * 1024
-"""Bytes of one item of an export, or slightly more; a longer line is split into several."""
 
 
 class SessionTransfer:

@@ -22,9 +22,12 @@ from yarrow.session.store import SessionLog
 from yarrow.v1 import agent_pb2 as pb
 
 _logger = logging.getLogger("yarrow.service")
-
 MAX_WARNINGS = 100
 """Maximum warnings kept per session; later ones are dropped."""
+IDLE_SECONDS = 1800.0
+"""Idle time in seconds after which the next request evicts an unused session; its file loads it again."""
+RECENT_USE_SECONDS = 60.0
+"""Seconds for which a session counts as in use after a request, like one that is running or watched."""
 
 
 class LoadedSession:
@@ -141,12 +144,6 @@ class LoadedSession:
             if len(self._translation_order) > BUFFER_EVENTS:
                 self._translations.pop(self._translation_order.popleft(), None)
         return known
-
-
-IDLE_SECONDS = 1800.0
-"""Idle time in seconds after which the next request evicts an unused session; its file loads it again."""
-RECENT_USE_SECONDS = 60.0
-"""Seconds for which a session counts as in use after a request, like one that is running or watched."""
 
 
 class SessionCache:

@@ -11,7 +11,7 @@ from yarrow.config.settings import CompactionSettings, PermissionMode
 from yarrow.errors import Code, InvalidArgument, LimitExceeded
 from yarrow.message import Block, ThinkingLevel
 from yarrow.platform.real_path import real_path
-from yarrow.policy.writable_symlinks import find_writable_symlink
+from yarrow.policy.symlinks import find_writable_symlink
 from yarrow.service.translation import PERMISSION_MODES, THINKING_LEVELS, to_blocks
 from yarrow.session.ids import is_valid_id
 from yarrow.tool.registry import ToolRegistry

@@ -26,6 +26,10 @@ from yarrow.v1 import agent_pb2 as pb
 DEFAULT_MAX_PATHS = 100
 """Paths in one response if the client sets no limit."""
 MAX_PATHS = 10_000
+MAX_TEXT_CHARACTERS = 10_000
+"""Maximum characters of a user's message with a denial; a longer one is refused."""
+MAX_FIELD_SIZE = 200
+"""Maximum characters of a field in an error; the rest is truncated."""
 
 
 class ToolRpcs:
@@ -80,12 +84,6 @@ class ToolRpcs:
         except (msgspec.DecodeError, RecursionError) as error:
             raise InvalidArgument("arguments_json", f"is not a JSON object: {error}") from None
         return ToolCall(new_id(), name, arguments)
-
-
-MAX_TEXT_CHARACTERS = 10_000
-"""Maximum characters of a user's message with a denial; a longer one is refused."""
-MAX_FIELD_SIZE = 200
-"""Maximum characters of a field in an error; the rest is truncated."""
 
 
 class PermissionRpcs:

@@ -36,6 +36,10 @@ DEFAULT_PAGE_SIZE = 1000
 """Messages or sessions in one response if the client sets no limit."""
 MAX_RESPONSE_BYTES = 16 << 20
 """Maximum bytes of one GetMessages response; the remaining messages are left for the next page."""
+MAX_DECISIONS = 1_000
+"""Maximum permission decisions in one response; the oldest are omitted."""
+TOKENS_PER_PRICE = 1_000_000
+"""Number of tokens that a price refers to."""
 
 
 def view_messages(entry: LoadedSession, after: str, limit: int) -> pb.GetMessagesResponse:
@@ -144,10 +148,6 @@ def view_summary(head: SessionHead, *, active: bool) -> pb.SessionSummary:
     return out
 
 
-TOKENS_PER_PRICE = 1_000_000
-"""Number of tokens that a price refers to."""
-
-
 def compute_cost(usage: Usage, price: Price) -> float:
     """Return the cost of tokens in US dollars."""
     read = price.input if price.cache_read is None else price.cache_read
@@ -172,10 +172,6 @@ def compute_session_cost(state: SessionState, prices: Mapping[str, Price]) -> fl
     answers = [message for message in state.messages if message.role is Role.ASSISTANT]
     spent = sum_costs(count_by_model((*answers, *([state.compaction] if state.compaction else []))), prices)
     return 0.0 if spent is None and state.header.model in prices else spent
-
-
-MAX_DECISIONS = 1_000
-"""Maximum permission decisions in one response; the oldest are omitted."""
 
 
 async def view_tree(

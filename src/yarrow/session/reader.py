@@ -21,6 +21,16 @@ READ_BUFFER_BYTES = 64 * 1024
 """Buffer size in bytes; the default of 8 KiB makes reading take twice as long."""
 MAX_DESCRIBED_PROBLEMS = 100
 """Maximum skipped lines described in a report; the rest are counted."""
+MAX_HEAD_LINES = 16
+"""Lines from the start that are searched for the header and the user's first text."""
+TAIL_WINDOWS = (8 * 1024, 1024 * 1024)
+"""Bytes from the end that are searched for the last record; the second size is used if the first finds none."""
+MAX_TITLE_CHARACTERS = 120
+"""Maximum characters of a title."""
+MAX_LINE_CHARACTERS = 100
+"""Maximum characters of a found line."""
+_MAX_LEAD_CHARACTERS = 30
+"""Maximum characters shown before the match."""
 
 
 class StoredRecord(Struct, frozen=True, gc=False):
@@ -155,12 +165,6 @@ def make_default_header(session_id: str, created: float, first: Record | Unknown
     return Header(id=session_id, cwd="", created_at=created_at, updated_at=created_at)
 
 
-MAX_LINE_CHARACTERS = 100
-"""Maximum characters of a found line."""
-_MAX_LEAD_CHARACTERS = 30
-"""Maximum characters shown before the match."""
-
-
 def find_line(path: Path, text: str) -> str | None:
     """Return the first line of a message in a session file that contains `text`, ignoring case.
 
@@ -202,14 +206,6 @@ def _split_plain_parts(text: str) -> list[str]:
         character if character.isascii() and (character.isalnum() or character == " ") else "\0" for character in text
     )
     return [part for part in "".join(kept).split("\0") if part]
-
-
-MAX_HEAD_LINES = 16
-"""Lines from the start that are searched for the header and the user's first text."""
-TAIL_WINDOWS = (8 * 1024, 1024 * 1024)
-"""Bytes from the end that are searched for the last record; the second size is used if the first finds none."""
-MAX_TITLE_CHARACTERS = 120
-"""Maximum characters of a title."""
 
 
 class SessionHead(Struct, frozen=True):

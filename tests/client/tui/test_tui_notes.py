@@ -1,4 +1,4 @@
-"""What a person is told while an answer is written stands between its blocks, never within one, and once."""
+"""Notes that arrive during an answer are printed once, between its blocks, never within one."""
 
 import pytest
 

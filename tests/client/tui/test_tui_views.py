@@ -34,9 +34,9 @@ async def shown(
     until: str = "",
     before_last: Callable[[], None] = lambda: None,
 ) -> tuple[T, list[str]]:
-    """What comes of a view when keys are pressed, and the screen as it was before the last one.
+    """The result of a view after some keys, and the screen before the last one.
 
-    That is when the keys before it were read, and the screen shows what is waited for.
+    The screen is taken once the earlier keys were read and it shows the expected text.
     """
     columns, rows = size
     screen = pyte.Screen(columns, rows)
@@ -63,7 +63,7 @@ async def shown(
 
 
 def is_waiting(pipe: PipeInput) -> bool:
-    """Whether a key was not read yet."""
+    """True if a key has not been read yet."""
     return fcntl.ioctl(pipe.fileno(), termios.FIONREAD, bytes(4)) != bytes(4)
 
 

@@ -1,4 +1,4 @@
-"""What the Gemini decoder makes of chunks; the captures go through the library in the tests of the adapter."""
+"""Results of the Gemini decoder for chunks; recordings go through the library in the tests of the adapter."""
 
 from typing import Any
 

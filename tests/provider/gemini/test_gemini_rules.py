@@ -1,4 +1,4 @@
-"""Each rule of Gemini requests refuses what it is there for."""
+"""Each rule of Gemini requests rejects its violation."""
 
 from typing import Any
 

@@ -10,7 +10,7 @@ from enum import Enum, auto
 
 
 class Do(Enum):
-    """What a script can do besides sending bytes."""
+    """Actions of a script besides sending bytes."""
 
     READ = auto()
     """Read one request: its head, and a body of the announced length."""

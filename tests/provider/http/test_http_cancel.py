@@ -11,7 +11,7 @@ from yarrow.provider.http.client import HttpClient, HttpRequest
 
 BIG = bytes(32 * 1024 * 1024)
 LOOK = asyncio.Event
-"""Stands for: read nothing until the client was cancelled."""
+"""Placeholder for: read nothing until the client was cancelled."""
 STAGES: dict[str, tuple[str, list[bytes | Do | type[asyncio.Event]], bytes]] = {
     "in the handshake": ("https", [LOOK], b""),
     "while writing": ("http", [LOOK], BIG),

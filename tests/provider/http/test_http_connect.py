@@ -1,4 +1,4 @@
-"""A server that cannot be reached is told in plain words, and one that can over a second address is reached."""
+"""An unreachable server is reported in plain words, and a second address is tried."""
 
 import asyncio
 import socket
@@ -40,7 +40,7 @@ def closed_port() -> int:
 
 @pytest.fixture
 def full_port() -> Generator[int]:
-    """A port where a connection is neither accepted nor refused, because nobody accepts the earlier ones."""
+    """A port where a connection is neither accepted nor refused, because earlier ones are not accepted."""
     with ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         for _ in range(4):
@@ -66,7 +66,7 @@ def resolve_to(monkeypatch: pytest.MonkeyPatch, *ports: int, second_family: int 
 async def test_a_refused_connection_is_reported(client: HttpClient, closed_port: int) -> None:
     error = await failure(client, f"http://127.0.0.1:{closed_port}/v1?key=secret")
     assert error.message == f"cannot connect to 127.0.0.1:{closed_port}: connection refused"
-    # Nobody listens on this machine: it is known at once, and waiting long is of no use.
+    # No process listens on this machine: the error comes at once, and waiting is useless.
     assert error.retry_after == connection.REFUSED_RETRY_SECONDS
     assert error.retryable
 

@@ -1,4 +1,4 @@
-"""Which way a request takes is what the environment said when the client was made, by the rules everybody knows."""
+"""The proxy of a request is determined by the environment at the client's creation, by the usual rules."""
 
 from base64 import b64encode
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A proxy that gives no way to a server is told in plain words, which never show its password."""
+"""A proxy that refuses a tunnel is reported in plain words, never with its password."""
 
 import asyncio
 import socket

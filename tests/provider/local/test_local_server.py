@@ -1,4 +1,4 @@
-"""The child process of a local model: what it is told, how it fails, and that nothing of it is ever left."""
+"""The child process of a local model: its parameters, its failures, and that it never leaves anything behind."""
 
 import asyncio
 import json
@@ -92,7 +92,7 @@ async def until(happened: Callable[[], bool]) -> None:
 
 
 def members(group: int) -> list[int]:
-    """Return the living processes of a group; a zombie is only a name that nobody has read yet."""
+    """Return the living processes of a group; a zombie is only an entry that has not been reaped."""
     alive: list[int] = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

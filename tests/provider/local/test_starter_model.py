@@ -165,7 +165,7 @@ async def test_a_call_its_result_and_a_final_text(model: Model, prompt: str, nam
     assert isinstance(first, CallPiece)
     call = first.call
     assert call.name == name
-    # Which arguments it takes differs from one processor to the next; that they fit the schema does not.
+    # The arguments differ from one processor to the next; their agreement with the schema does not.
     assert json.loads(call.arguments).keys() <= {"path", "offset", "limit"}
     history = (user, message(Role.ASSISTANT, call), message(Role.TOOL, Text(result), call=call.id))
     *texts, usage, stop = await answer(model, *history)

@@ -501,7 +501,7 @@ def test_a_budget_needs_thinking_before_the_tools_that_run(history: Sequence[Mes
 
 @pytest.mark.parametrize("opaque", OPAQUE)
 def test_unsigned_thinking_is_not_sent(opaque: str) -> None:
-    """Each of these is told to be thinking, and each is sent whole or not at all."""
+    """Each of these is configured to think, and each is sent completely or not at all."""
     content = sent(user("a"), assistant(Opaque(opaque), "b"), user("c"))[1]["content"]
     whole = opaque in (
         '{"type":"redacted_thinking","data":"ZW5j"}',
@@ -557,7 +557,7 @@ def test_the_configured_body_is_merged_last_into_objects() -> None:
 
 
 def recorded(events: Sequence[ProviderEvent]) -> Message:
-    """What a session would hold of an answer: neighbouring pieces of a kind are one block."""
+    """Blocks that a session would record of an answer: adjacent pieces of a kind are one block."""
     content: list[Block] = []
     for event in events:
         last = content[-1] if content else None

@@ -1,4 +1,4 @@
-"""Each rule of messages requests refuses what it is there for."""
+"""Each rule of messages requests rejects its violation."""
 
 from collections.abc import Callable
 from typing import Any

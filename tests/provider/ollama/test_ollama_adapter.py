@@ -1,4 +1,4 @@
-"""What the Ollama adapter does, over a loopback server that refuses what the real one refuses."""
+"""The Ollama adapter over a strict loopback server that rejects what the real one rejects."""
 
 import asyncio
 import json

@@ -97,7 +97,7 @@ def in_pieces(data: bytes, size: int) -> list[bytes]:
 
 
 def agrees(got: dict[str, Any], wanted: dict[str, Any]) -> bool:
-    """Whether an event is the expected one; `*` stands for any text that is there."""
+    """True if an event is the expected one; `*` matches any text."""
     if got.keys() != wanted.keys():
         return False
     free = {name for name in ("id", "message") if wanted.get(name) == "*" and got[name]}

@@ -1,4 +1,4 @@
-"""What an Ollama server is sent: whatever history is stored and whatever is set, it is legal."""
+"""Requests to an Ollama server are valid for any history and settings."""
 
 import json
 from typing import Any

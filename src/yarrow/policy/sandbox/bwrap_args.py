@@ -12,18 +12,8 @@ from yarrow.platform import system
 from yarrow.platform.real_path import real_path
 from yarrow.policy.sandbox import root_files
 from yarrow.policy.sandbox.cache_mounts import NO_CACHES, CacheMounts
-from yarrow.policy.sandbox.command_user import CommandUser
 from yarrow.policy.sandbox.credential_paths import CredentialPaths
 from yarrow.policy.sandbox.git_config_copies import GUARDS_MARK, GitConfigCopies
-from yarrow.policy.sandbox.hidden_directories import (
-    HIDDEN_DIRECTORIES,
-    HIDDEN_SYSTEM_DIRECTORIES,
-    KERNEL_SETTINGS,
-    SECRET_FILES,
-    cached_realpath,
-    hidden_directories,
-    sandbox_home,
-)
 from yarrow.policy.sandbox.home_secrets import find_home_secrets, program_scope, resolve_symlinks
 from yarrow.policy.sandbox.mounts import (
     DEV_NULL,
@@ -38,11 +28,21 @@ from yarrow.policy.sandbox.mounts import (
 )
 from yarrow.policy.sandbox.protected_paths import ScanResult, directories_between
 from yarrow.policy.sandbox.redacted_settings import copy_settings
-from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
+from yarrow.policy.sandbox.sandbox_spec import (
+    HIDDEN_DIRECTORIES,
+    HIDDEN_SYSTEM_DIRECTORIES,
+    KERNEL_SETTINGS,
+    SECRET_FILES,
+    CommandUser,
+    SandboxSpec,
+    cached_realpath,
+    hidden_directories,
+    sandbox_home,
+)
 from yarrow.policy.sandbox.session_home import session_places
 from yarrow.policy.sandbox.sockets import find_client_sockets, find_daemon_sockets
-from yarrow.policy.sandbox.symlink_chain import follow_symlinks
 from yarrow.policy.sandbox.visible_programs import VisiblePrograms, find_visible_programs
+from yarrow.policy.symlinks import follow_symlinks
 
 MAX_WORDS = 8_900
 """Maximum words of the command line; bubblewrap accepts 9,000 including the command."""

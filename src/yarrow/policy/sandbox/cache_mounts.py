@@ -15,13 +15,20 @@ from msgspec.structs import replace
 from yarrow.platform import system
 from yarrow.policy.directory_trees import remove_tree
 from yarrow.policy.process import Command
-from yarrow.policy.sandbox.caches.package_managers import cargo_plan, go_plan, gradle_plan, maven_plan
-from yarrow.policy.sandbox.caches.plan import EMPTY_PLAN, CacheContext, CacheLinks, CachePlan, SessionCacheDirectory
-from yarrow.policy.sandbox.command_user import CommandUser
-from yarrow.policy.sandbox.hidden_directories import sandbox_home
 from yarrow.policy.sandbox.home_secrets import find_home_secrets
 from yarrow.policy.sandbox.mounts import BindMount
-from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
+from yarrow.policy.sandbox.package_caches import (
+    EMPTY_PLAN,
+    CacheContext,
+    CacheLinks,
+    CachePlan,
+    SessionCacheDirectory,
+    cargo_plan,
+    go_plan,
+    gradle_plan,
+    maven_plan,
+)
+from yarrow.policy.sandbox.sandbox_spec import CommandUser, SandboxSpec, sandbox_home
 from yarrow.policy.sandbox.session_home import CACHES
 
 MAX_CACHED = 64

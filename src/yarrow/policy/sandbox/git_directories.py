@@ -28,8 +28,7 @@ from yarrow.policy.git_config import (
     render_settings,
 )
 from yarrow.policy.sandbox.directory_scan import DirectoryListing, ListDirectory, is_complete, start_scan
-from yarrow.policy.sandbox.git_core_worktree import is_own_worktree
-from yarrow.policy.sandbox.git_files import git_directory_of, read_content, read_path
+from yarrow.policy.sandbox.git_files import git_directory_of, is_own_worktree, read_content, read_path
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 MAX_DIRECTORIES = 100_000

@@ -1,5 +1,6 @@
-"""Other names of secrets in a workspace: hard links of its secret files, and targets of symlinked keys of the home."""
+"""Other names of protected files in a workspace: hard links of secrets and startup files, targets of symlinked keys."""
 
+import errno
 import os
 import stat
 from collections import deque
@@ -10,6 +11,7 @@ from pathlib import Path
 from yarrow.policy.sandbox.directory_scan import MAX_DIRECTORIES
 from yarrow.policy.sandbox.home_secrets import find_home_secrets, resolve_symlinks
 from yarrow.policy.sandbox.protected_paths import ScanResult, directories_between
+from yarrow.policy.startup_files import files_at
 
 
 def add_hard_links(roots: Sequence[Path], found: Sequence[ScanResult]) -> None:
@@ -33,6 +35,46 @@ def pin_credential_parents(home: Path, roots: Sequence[Path], found: Sequence[Sc
         for root, one in zip(roots, found, strict=True):
             if text.startswith(f"{root}/"):
                 one.pinned = sorted({*one.pinned, *directories_between(root, path)})
+
+
+def protect_startup_files(paths: Sequence[Path], roots: Sequence[Path], found: Sequence[ScanResult]) -> None:
+    """Add to each root's scan result the startup paths in it, and hard links to them.
+
+    Raises OSError if a path leads through a symlink at the top of a root, because a command could replace it.
+    """
+    files: list[Path] = []
+    for path in paths:
+        for root, one in zip(roots, found, strict=True):
+            if path != root and path.is_relative_to(root):
+                files.append(path)
+                _protect(_protectable_path(path, root), root, one)
+    if not (
+        identities := {identity for path in files for file in files_at(path) if (identity := hard_link_identity(file))}
+    ):
+        return
+    for root, one in zip(roots, found, strict=True):
+        for path in find_by_identity(root, identities):
+            _protect(path, root, one)
+
+
+def _protect(path: Path, root: Path, found: ScanResult) -> None:
+    found.pinned = sorted({*found.pinned, *(above for above in directories_between(root, path) if above.is_dir())})
+    if not os.path.lexists(path):
+        if path not in found.absent:
+            found.absent.append(path)
+    elif path not in found.read_only:
+        found.read_only.append(path)
+
+
+def _protectable_path(path: Path, root: Path) -> Path:
+    """Return the path to make read-only; for a symlink on the way, which cannot be, the directory that contains it."""
+    for step in (*reversed(directories_between(root, path)), path):
+        if step.is_symlink():
+            if step.parent == root:
+                words = "is a symlink to a file that Yarrow runs, which a sandbox cannot protect: use the real path"
+                raise OSError(errno.ELOOP, words, str(step))
+            return step.parent
+    return path
 
 
 def hard_link_identity(path: Path) -> tuple[int, int] | None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.sandbox.hidden_directories import cached_realpath, hidden_directories
 from yarrow.policy.sandbox.program_search import ProgramScope
+from yarrow.policy.sandbox.sandbox_spec import cached_realpath, hidden_directories
 from yarrow.policy.sandbox.visible_programs import StatState, is_settled
 from yarrow.policy.secret_file_patterns import SECRET_PATHS
 

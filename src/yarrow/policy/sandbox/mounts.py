@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.policy.openat import PATH_CHANGED_ERRORS, open_beneath
-from yarrow.policy.sandbox.git_index import is_tracked
+from yarrow.policy.sandbox.git_files import is_tracked
 
 DEV_NULL = Path("/dev/null")
 """Cover of files that git does not track, because git ignores devices."""

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from yarrow.policy.sandbox.caches.plan import CACHE_SUBDIRECTORIES
-from yarrow.policy.sandbox.symlink_chain import follow_symlinks
+from yarrow.policy.sandbox.package_caches import CACHE_SUBDIRECTORIES
 from yarrow.policy.sandbox.toolchains import (
     BROAD_DIRECTORIES,
     CORE_DIRECTORIES,
@@ -26,6 +25,7 @@ from yarrow.policy.sandbox.toolchains import (
     WINDOWS_DRIVE,
 )
 from yarrow.policy.secret_file_patterns import is_secret_file, is_secret_name
+from yarrow.policy.symlinks import follow_symlinks
 
 MAX_DIRECTORIES = 96
 """Maximum directories of programs and installations searched; later ones stay hidden."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from msgspec import Struct
 
 from yarrow.platform.real_path import real_path
-from yarrow.policy.sandbox.hidden_directories import (
+from yarrow.policy.sandbox.sandbox_spec import (
     HIDDEN_DIRECTORIES,
     HIDDEN_SYSTEM_DIRECTORIES,
     KERNEL_SETTINGS,

@@ -30,9 +30,7 @@ from yarrow.policy.sandbox.directory_watches import watches
 from yarrow.policy.sandbox.failure_causes import SandboxRestrictions
 from yarrow.policy.sandbox.git_config_copies import copy_git_configs
 from yarrow.policy.sandbox.git_files import KEEP_WORKTREES_SETTINGS, has_other_worktrees
-from yarrow.policy.sandbox.hard_links import add_hard_links, pin_credential_parents
-from yarrow.policy.sandbox.hidden_directories import sandbox_home
-from yarrow.policy.sandbox.home_changes import HomeChanges
+from yarrow.policy.sandbox.hard_links import add_hard_links, pin_credential_parents, protect_startup_files
 from yarrow.policy.sandbox.mounts import DEV_NULL, TRUST_STAT_SETTINGS, MountDescriptors, make_masks
 from yarrow.policy.sandbox.moved_files import MovedFiles, WorkspaceFiles
 from yarrow.policy.sandbox.new_repositories import REGISTER
@@ -41,8 +39,8 @@ from yarrow.policy.sandbox.probe import can_bind_descriptors, find_bwrap
 from yarrow.policy.sandbox.protected_paths import ScanResult, merge_earlier, scan
 from yarrow.policy.sandbox.quarantine import STORE, Quarantine, QuarantineEntry
 from yarrow.policy.sandbox.read_root_secrets import find_read_root_secrets
-from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
-from yarrow.policy.sandbox.startup_file_protection import protect_startup_files
+from yarrow.policy.sandbox.sandbox_spec import SandboxSpec, sandbox_home
+from yarrow.policy.sandbox.session_home import HomeChanges
 
 MAX_USER_PROCESSES = 4_096
 """Maximum processes of one user, if the limit is per user and not per cgroup."""

@@ -11,9 +11,9 @@ from yarrow.policy.secrets import ENV_FILE, SecretFiles
 
 def is_recorded(path: Path) -> bool:
     """Return whether git has recorded the content of a file."""
-    from yarrow.policy.sandbox import git_index  # most reads involve no secret file
+    from yarrow.policy.sandbox import git_files  # most reads involve no secret file
 
-    return git_index.is_recorded(path)
+    return git_files.is_recorded(path)
 
 
 def resolve_secret_file(path: Path, roots: Sequence[Path], secrets: SecretFiles) -> Path | None:

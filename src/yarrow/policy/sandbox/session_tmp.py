@@ -8,10 +8,9 @@ from msgspec import Struct
 
 from yarrow.platform.real_path import real_path
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
+from yarrow.policy.symlinks import MAX_SYMLINKS
 
 TMP = "/tmp"  # noqa: S108 (the session's own)
-MAX_SYMLINKS = 40
-"""Maximum symlinks followed in one path; Linux follows no more."""
 
 
 class SessionTmp(Struct, frozen=True):

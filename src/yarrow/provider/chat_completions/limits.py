@@ -78,11 +78,11 @@ def _find_refused_field(error: ProviderError, sent: SentRequest) -> Limits:
     if _CACHE_MARK in error.message and _CACHE_MARK not in sent.limits.refused:
         return Limits(frozenset({_CACHE_MARK}))
     body = sent.body
-    held = [*body["messages"], *(call for message in body["messages"] for call in message.get("tool_calls", ()))]
-    of_messages = {name for one in held for name in one if name in _OPTIONAL_MESSAGE_FIELDS}
+    holders = [*body["messages"], *(call for message in body["messages"] for call in message.get("tool_calls", ()))]
+    of_messages = {name for one in holders for name in one if name in _OPTIONAL_MESSAGE_FIELDS}
     present = [name for name in _OPTIONAL_FIELDS if name in body] + sorted(of_messages)
-    places = {name: found.start() for name in present if (found := re.search(rf"\b{name}\b", error.message))}
-    return Limits(frozenset({min(places, key=lambda name: places[name])})) if places else NO_LIMITS
+    positions = {name: found.start() for name in present if (found := re.search(rf"\b{name}\b", error.message))}
+    return Limits(frozenset({min(positions, key=lambda name: positions[name])})) if positions else NO_LIMITS
 
 
 # -- what a server requires ----------------------------------------------------------------------------------------

@@ -75,8 +75,8 @@ class GeminiProvider:
         self._model = model
         self._settings = settings
         self._http = http
-        speaker = make_backend(name, key, settings.headers)
-        self._endpoint = GeminiEndpoint(parse_gemini_address(settings.base_url), speaker, settings.headers)
+        backend = make_backend(name, key, settings.headers)
+        self._endpoint = GeminiEndpoint(parse_gemini_address(settings.base_url), backend, settings.headers)
         self._timeouts = make_timeouts(settings, local=is_local(settings.base_url))
         self._limits = LearnedLimits((IMAGE_PATTERN,))
         self._histories = HistoryCache()
@@ -85,12 +85,12 @@ class GeminiProvider:
         """Ask the server for the model's capabilities; unreported ones get the usual values."""
         if not self._model:
             raise make_missing_model_error(self._name)
-        told = await self._get_model()
+        described = await self._get_model()
         return ProviderInfo(
             name=self._name,
             model=self._model,
-            max_tokens=self._settings.max_tokens or told.output_token_limit or 0,
-            context_window=self._settings.context_window or told.input_token_limit or DEFAULT_CONTEXT_WINDOW,
+            max_tokens=self._settings.max_tokens or described.output_token_limit or 0,
+            context_window=self._settings.context_window or described.input_token_limit or DEFAULT_CONTEXT_WINDOW,
             has_images=True,
         )
 

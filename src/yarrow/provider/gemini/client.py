@@ -64,11 +64,11 @@ class GeminiSession:
         except ProviderError:
             raise
         except Exception as error:  # the library's own errors, pydantic's, and built-in exceptions
-            said = quote_text(str(error), self._backend)
+            quoted = quote_text(str(error), self._backend)
             if not self.transport.has_sent:
-                sentence = f"cannot send this request to {self._backend.name}: {said}"
+                sentence = f"cannot send this request to {self._backend.name}: {quoted}"
                 raise ProviderError(Code.INVALID_REQUEST, sentence) from error
-            sentence = f"{self._backend.name} sent data that its library cannot read: {said}"
+            sentence = f"{self._backend.name} sent data that its library cannot read: {quoted}"
             raise ProviderError(Code.MALFORMED_RESPONSE, sentence, retryable=True) from error
 
 

@@ -157,9 +157,9 @@ class GeminiDecoder(AnswerDecoder):
                 self._events.add_event(OpaquePiece(encode_metadata(PartMetadata(signature, length=len(text)))))
 
     def _make_call(self, call: FunctionCall, signature: bytes) -> ToolCall:
-        told = replace_surrogates(call.id or "")
-        call_id = self._calls.choose_id(told)
-        note = encode_metadata(PartMetadata(signature, told if told == call_id else ""))
+        reported = replace_surrogates(call.id or "")
+        call_id = self._calls.choose_id(reported)
+        note = encode_metadata(PartMetadata(signature, reported if reported == call_id else ""))
         arguments = replace_surrogates(json.dumps(call.args or {}, ensure_ascii=False, separators=(",", ":")))
         return self._calls.make(call_id, replace_surrogates(call.name or ""), arguments, opaque=note)
 

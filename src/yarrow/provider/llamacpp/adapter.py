@@ -62,7 +62,7 @@ class LlamaCppProvider:
         whole = encode_chat_request(
             request, target, fields=make_llamacpp_fields(request, self._settings), extra=self._settings.extra_body
         )
-        patience, options = self.make_load_wait(), request.stream_opts
+        load_wait, options = self.make_load_wait(), request.stream_opts
         while True:
             limits = self._limits.get(request.model)
             body = apply_chat_limits(whole, limits)
@@ -74,7 +74,7 @@ class LlamaCppProvider:
                         yield event
             except ProviderError as error:
                 if not self._limits.learn(error, SentRequest(request, body, limits)):
-                    await patience.wait(error)
+                    await load_wait.wait(error)
             else:
                 return
 
@@ -92,20 +92,20 @@ class LlamaCppProvider:
         if not self._root:
             self._root = await find_server(self._http, self.roots)
         if not self._root:
-            places = " or ".join(self.roots)
-            sentence = f"no llama.cpp server at {places}: start `llama-server -m MODEL.gguf`, or set"
+            addresses = " or ".join(self.roots)
+            sentence = f"no llama.cpp server at {addresses}: start `llama-server -m MODEL.gguf`, or set"
             raise ProviderError(Code.UNREACHABLE, f"{sentence} providers.{self._name}.baseUrl", retryable=True)
         timeouts = make_timeouts(self._settings, local=True)
         endpoint = Endpoint(self._root + path, self._backend, headers=self._settings.headers, timeouts=timeouts)
         return Transport(self._http, endpoint, make_bearer_header(self._backend))
 
     async def _wait_until_loaded(self, ask: Callable[[], Awaitable[T]]) -> T:
-        patience = self.make_load_wait()
+        load_wait = self.make_load_wait()
         while True:
             try:
                 return await ask()
             except ProviderError as error:
-                await patience.wait(error)
+                await load_wait.wait(error)
 
 
 async def build(config: AdapterConfig) -> Provider:
@@ -138,8 +138,8 @@ def make_llamacpp_fields(request: CompletionRequest, settings: ProviderSettings)
 
 def refuse_new_images(messages: Sequence[Message], name: str) -> None:
     """Raise UNSUPPORTED_FEATURE if the user sends an image now; those in the history are replaced with a note."""
-    said = [message for message in messages if not message.incomplete]
-    if said and said[-1].role is Role.USER and said[-1].images:
+    complete = [message for message in messages if not message.incomplete]
+    if complete and complete[-1].role is Role.USER and complete[-1].images:
         sentence = f"{name} cannot read images: remove them, or choose another provider"
         raise ProviderError(Code.UNSUPPORTED_FEATURE, sentence)
 

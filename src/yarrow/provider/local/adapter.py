@@ -105,9 +105,9 @@ async def build(config: AdapterConfig) -> Provider:
     settings = config.settings
 
     async def start() -> LocalServer:
-        if lacks := find_unavailable_reason():
+        if reason := find_unavailable_reason():
             # Checked before the model is looked up, since it could not run.
-            raise ProviderError(Code.PROVIDER_SETUP, lacks)
+            raise ProviderError(Code.PROVIDER_SETUP, reason)
         path = _find_model(config)
         return await LocalServer.start(LocalSettings(str(path), settings.context_window, settings.chat_template))
 

@@ -81,14 +81,14 @@ class LocalServer:
 
         Raises ProviderError (PROVIDER_SETUP) with advice.
         """
-        order = _make_request(settings)
-        server = cls(await _spawn_worker(), order.key)
+        request = _make_request(settings)
+        server = cls(await _spawn_worker(), request.key)
         try:
             async with asyncio.timeout(load_seconds):
-                server.base_url = await server._load(order)
+                server.base_url = await server._load(request)
         except TimeoutError:
             await server.close()
-            sentence = f"the model {order.model} did not load within {load_seconds:g} s: try a smaller one"
+            sentence = f"the model {request.model} did not load within {load_seconds:g} s: try a smaller one"
             raise _setup_error(sentence) from None
         except BaseException:  # also on cancellation: only this function holds the child
             await server.close()
@@ -108,10 +108,10 @@ class LocalServer:
         await process.wait()
         await self._reading
 
-    async def _load(self, order: WorkerRequest) -> str:
+    async def _load(self, request: WorkerRequest) -> str:
         stdin = cast("asyncio.StreamWriter", self._process.stdin)
         with suppress(ConnectionError):  # a child that died immediately gives its reason below
-            stdin.write(msgspec.json.encode(order) + b"\n")
+            stdin.write(msgspec.json.encode(request) + b"\n")
             await stdin.drain()
         line = await cast("asyncio.StreamReader", self._process.stdout).readline()
         report = msgspec.json.decode(line, type=WorkerReply) if line else WorkerReply()
@@ -122,10 +122,10 @@ class LocalServer:
         log = self._tail.decode("utf-8", "replace")
         if report.error:
             reason, advice = _find_reason(log) or (report.error, "choose another model")
-            raise _setup_error(f"cannot serve the model {order.model} ({reason}): {advice}")
+            raise _setup_error(f"cannot serve the model {request.model} ({reason}): {advice}")
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
         said = " ".join(log.split())[-MAX_QUOTED_CHARACTERS:] or "no output"
-        sentence = f"the model server died while loading {order.model} ({how}; {said}): try a smaller model"
+        sentence = f"the model server died while loading {request.model} ({how}; {said}): try a smaller model"
         raise _setup_error(sentence)
 
     async def _read_errors(self) -> None:
@@ -136,8 +136,8 @@ class LocalServer:
 
 def _make_request(settings: LocalSettings) -> WorkerRequest:
     """Return the request to the child. Raises ProviderError if the model cannot be served."""
-    if lacks := find_unavailable_reason():
-        raise _setup_error(lacks)
+    if reason := find_unavailable_reason():
+        raise _setup_error(reason)
     model = Path(settings.model_path).absolute()
     trained = read_context_length(model)
     context = settings.context_window or DEFAULT_CONTEXT_TOKENS

@@ -53,47 +53,47 @@ def main() -> None:
     line = sys.stdin.buffer.readline()
     if not line:
         return
-    order = msgspec.json.decode(line, type=WorkerRequest)
+    request = msgspec.json.decode(line, type=WorkerRequest)
     system.exit_at_stdin_end()
     # Native code may print to standard output, which is reserved for the reply.
-    report_to = os.dup(1)
+    output = os.dup(1)
     os.dup2(2, 1)
     try:
-        server = _start_server(order)
+        server = _start_server(request)
     except Exception as error:  # noqa: BLE001 - any exception from native code is reported, and ends this process
         report, status = WorkerReply(error=str(error)[:MAX_ERROR_CHARACTERS]), 1
     else:
         report, status = WorkerReply(address=str(server.listening_address)), 0
-    os.write(report_to, msgspec.json.encode(report) + b"\n")
+    os.write(output, msgspec.json.encode(report) + b"\n")
     if status:
         sys.exit(status)
     # Never return: an orderly shutdown of the library can hang, and there is nothing to save.
     threading.Event().wait()
 
 
-def _start_server(order: WorkerRequest) -> Any:
+def _start_server(request: WorkerRequest) -> Any:
     # The library ships no types.
     library: Any = importlib.import_module("xllamacpp")
     params = library.CommonParams()
-    params.model.path = order.model
-    params.model_alias = {Path(order.model).name}
-    params.n_ctx = order.context
+    params.model.path = request.model
+    params.model_alias = {Path(request.model).name}
+    params.n_ctx = request.context
     # One slot, so that one request gets the whole context.
     params.n_parallel = 1
     params.cache_ram_mib = PROMPT_CACHE_MIB
     params.hostnames = ["127.0.0.1"]
     params.port = 0
-    params.api_keys = [order.key]
+    params.api_keys = [request.key]
     params.ui = False
     params.endpoint_slots = False
     params.verbosity = ERROR_VERBOSITY
-    if order.template:
-        params.chat_template = order.template
-    if order.greedy:
+    if request.template:
+        params.chat_template = request.template
+    if request.greedy:
         params.sampling.temp = 0.0
-    if order.threads:
-        params.cpuparams.n_threads = order.threads
-        params.cpuparams_batch.n_threads = order.threads
+    if request.threads:
+        params.cpuparams.n_threads = request.threads
+        params.cpuparams_batch.n_threads = request.threads
     return library.Server(params)
 
 

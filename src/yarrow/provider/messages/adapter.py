@@ -79,13 +79,13 @@ class MessagesProvider:
         """Ask the server for the model's capabilities; those not reported are inferred from its name."""
         if not self._model:
             raise make_missing_model_error(self._name)
-        abilities = self._capabilities[self._model] = await self._get_capabilities()
+        capabilities = self._capabilities[self._model] = await self._get_capabilities()
         return ProviderInfo(
             name=self._name,
             model=self._model,
-            max_tokens=self._settings.max_tokens or abilities.max_output,
-            context_window=self._settings.context_window or abilities.window,
-            has_images=abilities.images,
+            max_tokens=self._settings.max_tokens or capabilities.max_output,
+            context_window=self._settings.context_window or capabilities.window,
+            has_images=capabilities.images,
         )
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
@@ -119,10 +119,10 @@ class MessagesProvider:
             page = await self._transport.ask(path)
             models = [entry for entry in map(parse_model, parse_rows(page)) if entry is not None]
             entries += [ModelEntry(entry.id, entry.get_capabilities(entry.id).window) for entry in models]
-            follows = _get_next_page_id(page)
-            if not follows:
+            next_id = _get_next_page_id(page)
+            if not next_id:
                 break
-            path = f"models?after_id={quote(follows, safe='')}"
+            path = f"models?after_id={quote(next_id, safe='')}"
         return entries
 
     async def close(self) -> None:
@@ -146,15 +146,15 @@ class MessagesProvider:
 
     def _body(self, request: CompletionRequest, limits: Limits, room: int) -> Body:
         learned = self._limits.get(request.model)
-        abilities = self._capabilities.get(request.model) or infer_capabilities(request.model)
-        abilities = apply_messages_limits(abilities, limits)
+        capabilities = self._capabilities.get(request.model) or infer_capabilities(request.model)
+        capabilities = apply_messages_limits(capabilities, limits)
         if self.thinking_style is not None:
-            abilities = replace(abilities, style=self.thinking_style)
+            capabilities = replace(capabilities, style=self.thinking_style)
         return encode_messages_request(
             request,
             Target(self._name, request.model, learned.accepts_image, self._histories),
             settings=self._settings,
-            capabilities=replace(abilities, max_output=room) if room else abilities,
+            capabilities=replace(capabilities, max_output=room) if room else capabilities,
             accepts_signature=learned.accepts,
         )
 
@@ -196,9 +196,9 @@ def apply_messages_limits(capabilities: MessagesCapabilities, limits: Limits) ->
     if style in refused:
         left: list[ThinkingStyle] = [other for other in ("adaptive", "budget") if other not in refused]
         style = left[0] if left else "none"
-    tempered = capabilities.takes_temperature and "temperature" not in refused
+    takes_temperature = capabilities.takes_temperature and "temperature" not in refused
     efforts = () if "output_config" in refused else capabilities.efforts
-    return replace(capabilities, style=style, takes_temperature=tempered, efforts=efforts)
+    return replace(capabilities, style=style, takes_temperature=takes_temperature, efforts=efforts)
 
 
 def _find_refused_signatures(error: ProviderError, sent: SentRequest) -> Limits:

@@ -81,8 +81,8 @@ class _EffortSupport(Struct, frozen=True):
     max: _Support | None = None
 
     def supported(self) -> tuple[Effort, ...]:
-        told = zip(EFFORTS, (self.low, self.medium, self.high, self.xhigh, self.max), strict=True)
-        return tuple(level for level, support in told if support is not None and support.supported)
+        reported = zip(EFFORTS, (self.low, self.medium, self.high, self.xhigh, self.max), strict=True)
+        return tuple(level for level, support in reported if support is not None and support.supported)
 
 
 class _ListedCapabilities(Struct, frozen=True):
@@ -102,17 +102,17 @@ class MessagesModel(Struct, frozen=True):
     def get_capabilities(self, model: str) -> MessagesCapabilities:
         """Return the capabilities in the entry; missing ones are inferred from the model's name."""
         named = infer_capabilities(model)
-        told = self.capabilities or _ListedCapabilities()
-        style = _find_style(told.thinking, named.style)
+        reported = self.capabilities or _ListedCapabilities()
+        style = _find_style(reported.thinking, named.style)
         return replace(
             named,
             style=style,
             window=max(self.max_input_tokens or 0, 0) or named.window,
             max_output=max(self.max_tokens or 0, 0) or named.max_output,
-            images=named.images if told.image_input is None else told.image_input.supported,
+            images=named.images if reported.image_input is None else reported.image_input.supported,
             # The generation without budgets accepts no temperature either.
             takes_temperature=named.takes_temperature and style != "adaptive",
-            efforts=named.efforts if told.effort is None else told.effort.supported(),
+            efforts=named.efforts if reported.effort is None else reported.effort.supported(),
         )
 
 

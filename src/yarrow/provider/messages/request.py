@@ -107,8 +107,9 @@ def encode_messages_request(
         body["system"] = [{"type": "text", "text": request.system}]
     if tools := [_tool(tool) for tool in request.tools] or _infer_tools(messages):
         body["tools"] = tools
-    may = capabilities.style != "budget" or (choice != "any" and may_think(messages))
-    body |= _make_fields(request if may else replace(request, thinking=ThinkingLevel.OFF), settings, capabilities)
+    if capabilities.style == "budget" and (choice == "any" or not may_think(messages)):
+        request = replace(request, thinking=ThinkingLevel.OFF)
+    body |= _make_fields(request, settings, capabilities)
     body = merge_body(_add_cache_marks(body), settings.extra_body)
     if choice:
         body["tool_choice"] = {"type": choice}

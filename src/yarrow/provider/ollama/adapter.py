@@ -68,16 +68,16 @@ class OllamaProvider:
         """
         try:
             model = self._model or await self._first_model()
-            abilities = await self._get_capabilities(model)
+            capabilities = await self._get_capabilities(model)
         except ProviderError as error:
             raise add_hint(error, self._name, self._model) from None
         return ProviderInfo(
             name=self._name,
             model=model,
             max_tokens=self._settings.max_tokens,
-            context_window=abilities.window,
-            has_tool_call=abilities.tools,
-            has_images=abilities.images,
+            context_window=capabilities.window,
+            has_tool_call=capabilities.tools,
+            has_images=capabilities.images,
         )
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
@@ -87,9 +87,9 @@ class OllamaProvider:
             body: Body = {}
             limits = self._limits.get(request.model)
             try:
-                abilities = await self._get_capabilities(request.model)
-                body = self._body(request, abilities, limits)
-                decoder = OllamaDecoder(self._backend, chunk_size=options.chunk_size, window=abilities.window)
+                capabilities = await self._get_capabilities(request.model)
+                body = self._body(request, capabilities, limits)
+                decoder = OllamaDecoder(self._backend, chunk_size=options.chunk_size, window=capabilities.window)
                 answer = self._transport.stream("api/chat", body, decoder, idle=options.idle_timeout)
                 async with aclosing(extract_inline_calls(answer, request) if "tools" in body else answer) as events:
                     async for event in events:
@@ -210,8 +210,8 @@ def describe_truncation(request: CompletionRequest, reported: int) -> str:
     least = (len(request.system) + sum(texts)) // _MAX_CHARACTERS_PER_TOKEN
     if not MIN_TRUNCATED_TOKENS <= reported < least:
         return ""
-    told = f"{request.model} was sent at least {least} tokens and reports {reported}"
-    return f"{told}: the server may have truncated the conversation; set a larger contextWindow"
+    comparison = f"{request.model} was sent at least {least} tokens and reports {reported}"
+    return f"{comparison}: the server may have truncated the conversation; set a larger contextWindow"
 
 
 _REFUSAL_PATTERNS: tuple[tuple[str, tuple[str, ...]], ...] = (

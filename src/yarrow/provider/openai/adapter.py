@@ -73,8 +73,8 @@ class OpenAiProvider:
                 decoder = ChatDecoder(self._endpoint.backend, chunk_size=options.chunk_size)
                 raw = self._transport.stream("chat/completions", body, decoder, idle=options.idle_timeout)
                 # A hosted backend parses its model's calls itself.
-                heard = extract_inline_calls(raw, request) if self._address.is_local_server else raw
-                async with aclosing(heard) as events:
+                answer = extract_inline_calls(raw, request) if self._address.is_local_server else raw
+                async with aclosing(answer) as events:
                     async for event in events:
                         yield event
             except ProviderError as error:
@@ -126,11 +126,11 @@ async def build(config: AdapterConfig) -> Provider:
     key = await find_configured_key(config.name, settings, config.environment)
     # By a common convention the variable names a server, and the key next to it is for that server.
     elsewhere = config.environment.get("OPENAI_BASE_URL", "").strip()
-    follows = bool(elsewhere) and config.name == "openai" and not settings.base_url
-    if follows:
+    is_redirected = bool(elsewhere) and config.name == "openai" and not settings.base_url
+    if is_redirected:
         settings = replace(settings, base_url=elsewhere)
     address = parse_openai_address(settings.base_url)
-    if not key and (follows or address.is_trusted):
+    if not key and (is_redirected or address.is_trusted):
         key, _ = find_vendor_key(config.environment)
     if not key and address.is_official and not has_credential_header(settings):
         raise make_missing_key_error(config.name, "openai")

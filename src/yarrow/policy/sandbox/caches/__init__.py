@@ -1,1 +1,0 @@
-"""Caches of package managers: which ones commands use, and how."""

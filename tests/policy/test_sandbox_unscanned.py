@@ -1,0 +1,172 @@
+"""Changes of commands beyond the scanned directories are not trusted by later commands."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from yarrow.policy.sandbox import baseline, unscanned_regions
+from yarrow.policy.sandbox.git_directories import scan_git_directories
+from yarrow.policy.sandbox.unscanned_regions import UnscannedRegion, mark_scanned, mark_unscanned, read_regions
+
+pytestmark = pytest.mark.xdist_group("sandbox")
+
+LIMIT = 20
+"""Directories that are judged in these tests."""
+SERVICE = f"""
+import asyncio, json, os, signal, sys
+from pathlib import Path
+from yarrow.policy.process import Command, run
+from yarrow.policy.sandbox import git_directories
+from yarrow.policy.sandbox_factory import SandboxFactory
+from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
+from yarrow.policy.workspace import Workspace
+
+git_directories.MAX_DIRECTORIES = {LIMIT}
+
+async def main(cwd, notes, script):
+    boxes = SandboxFactory("workspace", home=Path.home(), journal_dir=Path(notes))
+    boxes.recover()
+    box = boxes.create("s", Workspace.make(Path(cwd)))
+    boxed = SandboxedCommand(box, Command(("/bin/sh", "-c", script), Path(cwd), {{}}, 60))
+    async for piece in run(boxed.command):
+        if script.endswith("kill"):
+            print("killed", file=sys.stderr, flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+    print(json.dumps([str(entry.path) for entry in boxed.quarantine_leftovers()]))
+    boxed.close()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+PLANT = """mkdir -p deep/a/b/c/.git/objects deep/a/b/c/.git/refs && cd deep/a/b/c/.git && echo ref: refs/heads/m > HEAD
+printf '[core]\\n\\tfsmonitor = evil\\n' > config"""
+PLANTED = "deep/a/b/c/.git/config"
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Path:
+    """A workspace in which the directories from the third level on are beyond the limit, until `wide` is removed."""
+    path = Path(os.path.realpath(tmp_path)) / "ws"
+    for number in range(LIMIT):
+        (path / f"wide/{number}").mkdir(parents=True)
+    (path / "deep/a/b/c").mkdir(parents=True)
+    return path
+
+
+def command(ws: Path, script: str = "true") -> list[str]:
+    """Run a script in the sandbox of a service of its own; return what was quarantined."""
+    words = [sys.executable, "-c", SERVICE, str(ws), str(ws.parent / "notes"), script]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.stdout or done.stderr.startswith("killed"), done.stderr
+    return [os.path.relpath(path, ws) for path in json.loads(done.stdout or "[]")]
+
+
+def test_executables_planted_beyond_the_limit_are_not_trusted(ws: Path) -> None:
+    assert command(ws, PLANT) == []
+    assert command(ws) == []
+    shutil.rmtree(ws / "wide")
+    assert command(ws) == [PLANTED]
+
+
+def test_a_pointer_beyond_the_limit_is_not_trusted(ws: Path) -> None:
+    assert command(ws, "echo gitdir: /tmp/planted > deep/a/b/c/.git") == []
+    shutil.rmtree(ws / "wide")
+    assert command(ws) == ["deep/a/b/c/.git"]
+
+
+def test_executables_are_quarantined_once_a_command_shrinks_the_workspace(ws: Path) -> None:
+    assert command(ws, f"{PLANT}; cd; rm -r {ws}/wide") == []
+    assert command(ws) == [PLANTED]
+
+
+def test_leftovers_of_a_killed_service_are_not_trusted(ws: Path) -> None:
+    assert command(ws, f"{PLANT}; echo ready; sleep 60 # kill") == []
+    (
+        ws.parent / "notes" / unscanned_regions.REGIONS_FILE
+    ).unlink()  # as a command of another service does that ends meanwhile
+    shutil.rmtree(ws / "wide")
+    assert command(ws) == [PLANTED]
+
+
+def test_the_users_files_are_trusted_after_a_complete_scan(ws: Path) -> None:
+    command(ws, PLANT)
+    shutil.rmtree(ws / "wide")
+    command(ws)
+    assert read_regions(ws.parent / "notes") == ()
+    subprocess.run(["bash", "-c", PLANT], cwd=ws, check=True)
+    assert command(ws) == []
+    assert (ws / PLANTED).exists()
+
+
+def test_harmless_repositories_beyond_the_limit_stay(ws: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(ws / "deep/a/b/c")], check=True)
+    command(ws)
+    shutil.rmtree(ws / "wide")
+    assert command(ws) == []
+    assert command(ws, "rm -r deep/a/b/c/.git") == []
+    assert (ws / PLANTED).exists()  # it is guarded as what the user made
+
+
+def test_a_scanned_part_is_trusted_again(ws: Path) -> None:
+    command(ws, PLANT)
+    part = ws / "deep/a/b/c"
+    words = [sys.executable, "-c", SERVICE, str(part), str(ws.parent / "notes"), "true"]
+    assert json.loads(subprocess.run(words, capture_output=True, check=True).stdout) == [str(ws / PLANTED)]
+    subprocess.run(["bash", "-c", PLANT], cwd=ws, check=True)
+    assert json.loads(subprocess.run(words, capture_output=True, check=True).stdout) == []
+
+
+def test_a_concurrent_command_trusts_no_unscanned_region(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("yarrow.policy.sandbox.git_directories.MAX_DIRECTORIES", LIMIT)
+    with baseline.register_running(baseline.take_baseline((ws,), (), ()), ()) as first:
+        assert first.beyond == {ws / "deep/a/b"}
+        subprocess.run(["bash", "-c", PLANT], cwd=ws, check=True)
+        shutil.rmtree(ws / "wide")
+        with baseline.register_running(baseline.take_baseline((ws,), (), ()), ()) as second:
+            found = baseline.rescan(second)
+            assert [verdict.path for verdict in baseline.find_planted(second, found)] == [ws / PLANTED]
+            assert list(baseline.find_new_repositories(second, found)) == []
+
+
+A, B, C = Path("/a"), Path("/a/b"), Path("/a/b/c")
+
+
+def test_unscanned_regions_are_recorded_until_completely_scanned(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    for deepest in ("1/2/3", "1/2", "1/2/3"):
+        mark_unscanned(notes, (A,), [A / deepest])
+    assert read_regions(notes) == (UnscannedRegion(A, 2),)
+    mark_scanned(notes, (B,), ())
+    assert read_regions(notes) == (UnscannedRegion(A, 2, (B,)),)
+    assert [path for path in (A / "x", A / "x/y", B / "y", B, C) if read_regions(notes)[0].contains(path)] == [
+        A / "x/y"
+    ]
+    mark_scanned(notes, (B,), [C / "d"])
+    assert read_regions(notes) == (UnscannedRegion(A, 2, (B,)), UnscannedRegion(B, 2))
+    mark_scanned(notes, (A,), [A / "1/2/3/4"])
+    assert read_regions(notes) == (UnscannedRegion(A, 4),)
+    mark_scanned(notes, (A,), ())
+    assert read_regions(notes) == ()
+
+
+def test_unscanned_regions_are_remembered_without_a_writable_directory(tmp_path: Path) -> None:
+    (tmp_path / "notes").touch()
+    for place in (None, tmp_path / "notes"):
+        mark_unscanned(place, (A,), [A / "1/2"])
+        assert read_regions(place) == (UnscannedRegion(A, 2),)
+        mark_scanned(place, (A,), ())
+        assert read_regions(place) == ()
+
+
+def test_directories_beyond_the_limit_have_one_depth(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("yarrow.policy.sandbox.git_directories.MAX_DIRECTORIES", LIMIT)
+    other = ws.with_name("other")
+    (other / "x/y/z").mkdir(parents=True)
+    found = scan_git_directories((ws, other))
+    mark_unscanned(None, (ws, other), found.unscanned)
+    assert read_regions(None) == (UnscannedRegion(ws, 3), UnscannedRegion(other, 3))
+    mark_scanned(None, (ws, other), ())
