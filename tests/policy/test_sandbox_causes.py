@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from yarrow.policy.sandbox import failure_causes
+from yarrow.policy.sandbox.command_user import CommandUser
 from yarrow.policy.sandbox.failure_causes import FinishedCommand, SandboxRestrictions, explain_failure
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 
@@ -102,6 +104,56 @@ def test_a_successful_command_with_such_output_gets_no_note(place: Place, output
 def test_mode_bits_that_cannot_be_set_are_named(place: Place, command: str, *, is_so: bool) -> None:
     output = "chmod: changing permissions of 'a': Operation not permitted"
     assert place.why(output, command) == ("setuid and setgid bits cannot be set" if is_so else "")
+
+
+@pytest.mark.parametrize(
+    ("where", "output", "expected"),
+    [
+        ("sub", "fatal: git rm: 'sub/deep/.env': Device or resource busy", "deep/.env is not accessible"),
+        ("sub/deep", "fatal: git rm: 'sub/deep/.env': Device or resource busy", ".env is not accessible"),
+        ("sub/deep", "mv: cannot move '../deep' to '../z': Device or resource busy", "/ws/sub/deep is protected"),
+    ],
+)
+def test_paths_from_the_top_of_the_repository_are_named(place: Place, where: str, output: str, expected: str) -> None:
+    secret = place.ws / "sub/deep/.env"
+    secret.parent.mkdir()
+    secret.write_text("A=1")
+    limits = replace(
+        place.limits,
+        guarded=(*place.limits.guarded, place.ws / "sub", secret.parent),
+        masked=(*place.limits.masked, secret),
+    )
+    assert expected in explain_failure(FinishedCommand("git rm", output, place.ws / where, failed=True), limits)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "chown: changing ownership of 'a': Operation not permitted",
+        "chown: changing ownership of 'a': Invalid argument",
+        "tar: a: Cannot change ownership to uid 5, gid 5: Operation not permitted",
+        "cp: failed to preserve ownership for 'a': Operation not permitted",
+        "chown EPERM (operation not permitted): a",
+    ],
+)
+def test_owners_that_cannot_be_changed_are_named(place: Place, output: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert place.why(output) == "files cannot change their owner"
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert place.why(output) == ""
+    assert "owner" in place.why("chgrp: changing group of 'a': Invalid argument")
+
+
+def test_a_file_of_another_user_is_named_if_yarrow_runs_as_root(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place.ws / "sub/x").touch()
+    output = "touch: cannot touch 'sub/x': Permission denied"
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    own = os.lstat(place.ws / "sub/x").st_uid
+    other = replace(place.limits, spec=replace(place.limits.spec, owner=CommandUser(own + 5, 5)))
+    named = explain_failure(FinishedCommand("touch", output, place.ws, failed=True), other)
+    assert named == f"sub/x belongs to user {own}; commands run as user {own + 5} and obey file permissions"
+    own_user = replace(place.limits, spec=replace(place.limits.spec, owner=CommandUser(own, 5)))
+    assert explain_failure(FinishedCommand("touch", output, place.ws, failed=True), own_user) == ""
 
 
 NEAR_MISSES = [

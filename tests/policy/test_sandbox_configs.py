@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from sandboxed import Corner, git
 
 from yarrow.policy.git_config import CHANGEABLE_SETTINGS, GitSetting, changes_only_settable
@@ -108,6 +109,18 @@ async def test_a_change_that_cannot_be_stored_is_named(
 
 def _fill_disk(*_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+async def test_without_room_for_copies_they_are_made_elsewhere_or_not_at_all(place: Corner) -> None:
+    (place.root / "private").mkdir()
+    (place.root / "private/configs").touch()
+    elsewhere = replace(place, given=replace(place.box, journal_dir=place.root / "notes"))
+    assert await elsewhere.run("git config user.name Other") == ("", 0)
+    assert git(place.workspace, "config", "user.name") == "Other\n"
+    output, code = await place.run("git status --short && git config user.name Third")
+    assert "could not lock config file" in output or "could not write config file" in output
+    assert code != 0
+    assert git(place.workspace, "config", "user.name") == "Other\n"
 
 
 async def test_existing_settings_stay_even_if_not_harmless(place: Corner) -> None:

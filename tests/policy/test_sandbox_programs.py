@@ -275,3 +275,35 @@ async def test_paths_created_at_a_mount_point_stop_no_command(place: Corner, mad
     (place.home / ".gitconfig").write_text("[user]\n\tname = N\n")
     place = with_variables(place, {"PATH": ".local/bin"})
     assert await place.run("tool; cat ~/.gitconfig") == ("found\n[user]\n\tname = N\n", 0)
+
+
+async def test_packages_hoisted_above_the_workspace_are_seen_and_nothing_beside_them(place: Corner) -> None:
+    mono = place.home / "mono"
+    for name in ("package.json", "secret.txt", "node_modules/lib/main.js", "node_modules/lib/.env", "packages/other/x"):
+        (mono / name).parent.mkdir(parents=True, exist_ok=True)
+        (mono / name).write_text("seen" if "main" in name else SECRET)
+    for name in ("package.json", "node_modules/lib/x"):
+        (place.home / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.home / name).write_text(SECRET)
+    app = mono / "packages/app"
+    app.mkdir()
+    place.own()
+    here = replace(place, given=replace(place.box, writable=(app,)))
+    output, _ = await here.run(
+        "cat ../../node_modules/lib/main.js; ls ../../node_modules/lib; cat ../../secret.txt "
+        "../../node_modules/lib/.env ../other/x ~/node_modules/lib/x; touch ../../node_modules/new",
+        cwd=app,
+    )
+    assert output.startswith("seen")
+    assert SECRET not in output
+    assert not (mono / "node_modules/new").exists()
+
+
+async def test_packages_above_the_workspace_without_a_manifest_stay_hidden(place: Corner) -> None:
+    for name in ("mono/node_modules/lib/x", "mono/app/y"):
+        (place.home / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.home / name).write_text(SECRET)
+    place.own()
+    app = place.home / "mono/app"
+    here = replace(place, given=replace(place.box, writable=(app,)))
+    assert SECRET not in (await here.run("cat ../node_modules/lib/x", cwd=app))[0]

@@ -21,12 +21,14 @@ SERVICE = f"""
 import asyncio, json, os, signal, sys
 from pathlib import Path
 from yarrow.policy.process import Command, run
-from yarrow.policy.sandbox import git_directories
+from yarrow.policy.sandbox import git_directories, protected_paths, sandboxed_command, scan_limits
 from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
 from yarrow.policy.workspace import Workspace
 
-git_directories.MAX_DIRECTORIES = {LIMIT}
+git_directories.MAX_DIRECTORIES = protected_paths.MAX_DIRECTORIES = {LIMIT}
+scan_limits.MIN_DIRECTORIES = {LIMIT // 4}
+scan_limits.MAX_GROWTH = sandboxed_command.MAX_GROWTH = {10 * LIMIT}
 
 async def main(cwd, notes, script):
     boxes = SandboxFactory("workspace", home=Path.home(), journal_dir=Path(notes))
@@ -34,6 +36,8 @@ async def main(cwd, notes, script):
     box = boxes.create("s", Workspace.make(Path(cwd)))
     boxed = SandboxedCommand(box, Command(("/bin/sh", "-c", script), Path(cwd), {{}}, 60))
     async for piece in run(boxed.command):
+        if isinstance(piece, bytes):
+            print(piece.decode(), file=sys.stderr, end="")
         if script.endswith("kill"):
             print("killed", file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
@@ -61,8 +65,14 @@ def command(ws: Path, script: str = "true") -> list[str]:
     """Run a script in the sandbox of a service of its own; return what was quarantined."""
     words = [sys.executable, "-c", SERVICE, str(ws), str(ws.parent / "notes"), script]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.stdout or done.stderr.startswith("killed"), done.stderr
+    assert done.stdout or "killed" in done.stderr, done.stderr
     return [os.path.relpath(path, ws) for path in json.loads(done.stdout or "[]")]
+
+
+def printed(ws: Path, script: str) -> str:
+    """Run a script in the sandbox of a service of its own; return what it printed."""
+    words = [sys.executable, "-c", SERVICE, str(ws), str(ws.parent / "notes"), script]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stderr
 
 
 def test_executables_planted_beyond_the_limit_are_not_trusted(ws: Path) -> None:
@@ -130,6 +140,51 @@ def test_a_concurrent_command_trusts_no_unscanned_region(ws: Path, monkeypatch: 
             found = baseline.rescan(second)
             assert [verdict.path for verdict in baseline.find_planted(second, found)] == [ws / PLANTED]
             assert list(baseline.find_new_repositories(second, found)) == []
+
+
+MAKE_MANY = f"mkdir -p many && cd many && mkdir $(seq {LIMIT * 2}) && cd .."
+
+
+@pytest.fixture
+def small(ws: Path) -> Path:
+    """A workspace below the limit with a secret file in its third level."""
+    shutil.rmtree(ws / "wide")
+    (ws / "deep/a/b/.env").write_text("SECRET=1")
+    return ws
+
+
+@pytest.mark.parametrize("way", [f"{MAKE_MANY}", f"{MAKE_MANY}; echo ready; sleep 60 # kill"])
+def test_case_atk_f6_directories_that_a_command_makes_displace_no_others(small: Path, way: str) -> None:
+    assert command(small, way) == []
+    assert command(small, PLANT) == [PLANTED]
+    assert "SECRET" not in printed(small, "cat deep/a/b/.env")
+    assert read_regions(small.parent / "notes") == ()
+
+
+def test_directories_made_in_many_commands_displace_no_others(small: Path) -> None:
+    for number in range(LIMIT - 10):
+        (small / f"users/{number}").mkdir(parents=True)
+    for number in range(3):
+        command(small, f"mkdir -p many/{number}.1 many/{number}.2 many/{number}.3")
+    assert command(small, PLANT) == [PLANTED]
+
+
+def test_where_a_scan_stopped_already_its_depth_stays(ws: Path) -> None:
+    """The two last levels change places: there are as many directories as before, but nearer ones."""
+    (ws / "deep/.env").write_text("SECRET=1")
+    command(ws, f"rm -r wide; {MAKE_MANY.replace('many', 'm')}; mv m/* .")
+    (ws / "deep/a").mkdir(exist_ok=True)
+    plant = PLANT.replace("/a/b/c", "/a")
+    assert command(ws, plant) == ["deep/a/.git/config"]
+
+
+def test_too_many_directories_for_any_scan_are_refused(small: Path) -> None:
+    command(small, MAKE_MANY.replace(str(LIMIT * 2), str(LIMIT * 12)))
+    words = [sys.executable, "-c", SERVICE, str(small), str(small.parent / "notes"), "true"]
+    failed = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert "commands created more than 200 directories here" in failed.stderr
+    shutil.rmtree(small / "many")
+    assert command(small) == []
 
 
 A, B, C = Path("/a"), Path("/a/b"), Path("/a/b/c")

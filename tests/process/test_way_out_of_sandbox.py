@@ -286,7 +286,12 @@ async def test_the_users_own_command_is_offered_outside(world: World) -> None:
         await screen.ready()
         screen.send(f"!touch {GUARDED}/x-yarrow\r")
         await screen.until("Alt+O: run it outside the sandbox")
+        screen.send("my draft")
+        await screen.until("my draft")
         screen.send("\x1bo")
+        await screen.until("Send or clear your draft")
+        assert "my draft" in screen.text
+        screen.send("\x15\x1bo")
         await screen.until(f"!!!touch {GUARDED}/x-yarrow")
         screen.send("\x15!!!echo made >../beyond; printf out%s -side\r")
         await screen.until("out-side")

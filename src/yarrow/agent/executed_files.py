@@ -16,7 +16,14 @@ from yarrow.agent.run_context import RunResources
 from yarrow.agent.shield import run_shielded
 from yarrow.event.events import Notice
 from yarrow.message import ToolCall
-from yarrow.policy.executed_paths import FileState, NestedFiles, changed_paths, is_executed, snapshot
+from yarrow.policy.executed_paths import (
+    FileState,
+    NestedFiles,
+    changed_paths,
+    is_executed,
+    is_executed_config,
+    snapshot,
+)
 from yarrow.policy.permission.path_rules import ToolKind
 from yarrow.tool.base import Access, CommandEffects, Done, Progress, Result, ToolContext
 from yarrow.tool.paths import format_path, locate, quote_path
@@ -187,7 +194,8 @@ def _real(path: str, context: ToolContext) -> Path:
 
 
 def _is_executed(path: Path, roots: list[Path]) -> bool:
-    return any(is_executed(path.relative_to(root)) for root in roots if path.is_relative_to(root))
+    is_named = any(is_executed(path.relative_to(root)) for root in roots if path.is_relative_to(root))
+    return is_named or is_executed_config(str(path))
 
 
 def _named(call: ToolCall, access: Access) -> dict[str, str]:

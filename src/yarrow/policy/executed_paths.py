@@ -10,6 +10,15 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+GIT_HOOKS = (
+    *("applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit", "prepare-commit-msg"),
+    *("commit-msg", "post-commit", "pre-rebase", "post-checkout", "post-merge", "pre-push", "pre-receive", "update"),
+    *("proc-receive", "post-receive", "post-update", "reference-transaction", "push-to-checkout", "pre-auto-gc"),
+    *("post-rewrite", "sendemail-validate", "fsmonitor-watchman", "post-index-change"),
+)
+"""Names of the hooks that git runs."""
+GIT_CONFIG = "config"
+"""Name of a git directory's configuration; a file of this name is executed if a setting in it is."""
 EXECUTED_PATHS = (
     # Agents: instructions, skills, hooks and servers.
     *(".agents", ".claude", ".codex", ".cursor", ".gemini", ".opencode", ".windsurf", ".clinerules", ".roo", ".kiro"),
@@ -26,6 +35,8 @@ EXECUTED_PATHS = (
     *(".hg/hgrc", ".hg/hgrc-not-shared", ".jj/repo/config.toml", ".husky", ".githooks", ".hooks"),
     *(".pre-commit-config.yaml", ".pre-commit-config.yml", "lefthook.yml", "lefthook-local.yml", ".lefthook.yml"),
     ".lefthook",
+    # Hooks that git runs once the user makes the directory above a git directory, as with `--separate-git-dir`.
+    *(f"hooks/{name}" for name in GIT_HOOKS),
     # Modules that every Python imports at its start if PYTHONPATH leads to them.
     *("sitecustomize.py", "usercustomize.py"),
     # Debuggers and language servers that an editor starts.
@@ -49,8 +60,10 @@ _ROWS_BY_NAME: dict[str, list[tuple[str, str]]] = {}
 for _row in EXECUTED_PATHS:
     _first, _slash, _rest = _row.partition("/")
     _ROWS_BY_NAME.setdefault(_first.casefold(), []).append((_row, _slash + _rest))
-EXECUTED_NAMES = frozenset(_ROWS_BY_NAME)
-"""Lowercase first components of `EXECUTED_PATHS`."""
+EXECUTED_NAMES = frozenset({*_ROWS_BY_NAME, GIT_CONFIG})
+"""Lowercase first components of `EXECUTED_PATHS`, and `GIT_CONFIG`."""
+_COMMON_NAMES = ("/hooks", f"/{GIT_CONFIG}")
+"""Ends of paths that many projects have, and that are compared last."""
 
 
 def is_executed(path: PurePath) -> bool:
@@ -62,6 +75,15 @@ def is_executed(path: PurePath) -> bool:
         for row in _ROWS
         for start in range(len(parts) - len(row) + 1)
     )
+
+
+def is_executed_config(path: str) -> bool:
+    """Return whether a file is called as a git directory's configuration, and a setting in it executes something."""
+    if path[path.rfind("/") + 1 :].casefold() != GIT_CONFIG or not os.path.isfile(path):  # noqa: PTH113 (a string)
+        return False
+    from yarrow.policy.git_executed_settings import names_commands  # most workspaces have no such file
+
+    return names_commands(Path(path))
 
 
 def snapshot(
@@ -99,8 +121,8 @@ class NestedFiles(Struct, frozen=True):
     @classmethod
     def snapshot(cls, entries: Iterable[str]) -> "NestedFiles":
         """Record the files before a command; `entries` are the paths whose names match `EXECUTED_NAMES`."""
-        found = tuple(entries)
-        compared = found[:MAX_NESTED_ENTRIES]
+        found = sorted(entries, key=lambda path: path.endswith(_COMMON_NAMES))
+        compared = tuple(found[:MAX_NESTED_ENTRIES])
         return cls(frozenset(found), compared, _nested_states(compared))
 
     def changed_paths(self, entries: Iterable[str]) -> list[str]:
@@ -112,7 +134,10 @@ class NestedFiles(Struct, frozen=True):
 def _nested_states(entries: Iterable[str]) -> dict[str, FileState]:
     found: dict[str, FileState] = {}
     for path in entries:
-        for row, below in _ROWS_BY_NAME[path[path.rfind("/") + 1 :].casefold()]:
+        name = path[path.rfind("/") + 1 :].casefold()
+        if name == GIT_CONFIG and is_executed_config(path):
+            _add_states(path, GIT_CONFIG, found)
+        for row, below in _ROWS_BY_NAME.get(name, ()):
             _add_states(path + below, row, found)
     return found
 

@@ -13,13 +13,13 @@ from msgspec import Struct
 
 from yarrow.platform.real_path import real_path
 from yarrow.policy.git_config import (
-    ANY_SETTING,
     WORKTREE_CONFIG,
     GitSetting,
     global_config_files,
     included_files,
     read_settings,
 )
+from yarrow.policy.git_executed_settings import COMMANDS, HOOK_DIRECTORIES, is_in_table
 from yarrow.policy.git_state import work_tree_of
 from yarrow.policy.sandbox.git_directories import common_directory
 from yarrow.policy.sandbox.git_files import git_directory_of
@@ -29,27 +29,6 @@ MAX_REPOSITORIES = 64
 """Maximum repositories whose configuration is read, in the given order."""
 MAX_PATHS = 500
 """Maximum files, and maximum directories, returned for all configurations."""
-HOOK_DIRECTORIES = {"core": ("hookspath",), "init": ("templatedir",)}
-"""Settings, by section, that name a directory whose files git executes, or copies to where it does."""
-COMMANDS = {
-    "core": ("fsmonitor", "sshcommand", "editor", "pager", "askpass", "gitproxy", "alternaterefscommand"),
-    "sequence": ("editor",),
-    "credential": ("helper",),
-    "filter": ("clean", "smudge", "process"),
-    "diff": ("external", "command", "textconv"),
-    "merge": ("driver",),
-    "difftool": ("cmd", "path"),
-    "mergetool": ("cmd", "path"),
-    "interactive": ("difffilter",),
-    "gpg": ("program", "defaultkeycommand"),
-    "remote": ("uploadpack", "receivepack"),
-    "submodule": ("update",),
-    "trailer": ("cmd", "command"),
-    "uploadpack": ("packobjectshook",),
-    "alias": (ANY_SETTING,),
-    "pager": (ANY_SETTING,),
-}
-"""Settings, by section, whose value git executes as a command line."""
 INTERPRETER = r"(?:ba|da|k|z)?sh|python[\d.]*|node|deno|bun|perl|ruby|php|source|\.|exec|env"
 """Pattern of programs that execute the file given as their next word."""
 TOP_OF_WORK_TREE = ("$(git rev-parse --show-toplevel)", "${PWD}", "$PWD")
@@ -77,9 +56,9 @@ def find_named_programs(git_directories: Iterable[Path], roots: Sequence[Path], 
         common = common_directory(directory) or directory
         configs = [common / "config", directory / WORKTREE_CONFIG]
         for setting in (*shared, *_read_all(configs, home)):
-            if _is_in(setting, HOOK_DIRECTORIES):
+            if is_in_table(setting, HOOK_DIRECTORIES):
                 directories |= dict.fromkeys(_places(setting.value, tree, roots, home=home))
-            elif _is_in(setting, COMMANDS):
+            elif is_in_table(setting, COMMANDS):
                 words = _words_that_are_paths(setting, tree)
                 files |= dict.fromkeys(path for word in words for path in _places(word, tree, roots, home=home))
         hooks = _linked_hooks(common / "hooks")
@@ -111,11 +90,6 @@ def _read_all(configs: Iterable[Path], home: Path) -> Iterator[GitSetting]:
     for config in configs:
         for path in (config, *included_files(config, home)):
             yield from read_settings(path)
-
-
-def _is_in(setting: GitSetting, table: dict[str, tuple[str, ...]]) -> bool:
-    keys = table.get(setting.section, ())
-    return setting.key in keys or ANY_SETTING in keys
 
 
 def _words_that_are_paths(setting: GitSetting, tree: Path) -> Iterator[str]:

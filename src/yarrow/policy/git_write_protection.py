@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -14,7 +15,12 @@ GIT_PROTECTED = frozenset({"hooks", "config", "config.worktree", "commondir"})
 
 def is_executed_by_git(real: Path, root: Path, roots: Sequence[Path]) -> bool:
     """Return whether writing a real path below a workspace root would plant something that git executes or obeys."""
-    return _is_included(real, root) or _affects_git_directory(real) or _affects_common_directory(real, roots)
+    return (
+        _is_included(real, root)
+        or _affects_git_directory(real)
+        or _is_hook_target(real, root)
+        or _affects_common_directory(real, roots)
+    )
 
 
 def has_git_name(path: Path) -> bool:
@@ -55,6 +61,18 @@ def _affects_common_directory(real: Path, roots: Sequence[Path]) -> bool:
     found = scan_git_directories([root for root in roots if root != Path(root.anchor)]).git_names
     pointing = (directory for directory, held in found.items() if any(name.casefold() == "commondir" for name in held))
     return any(common_directory(directory) in above for directory in pointing)
+
+
+def _is_hook_target(real: Path, root: Path) -> bool:
+    """Return whether a hook of an enclosing repository is a symlink to a file."""
+    from yarrow.policy.sandbox.executed_links import hook_targets  # only writes need these
+    from yarrow.policy.sandbox.git_files import git_directory_of
+
+    for above in (root, *real.parents):
+        with suppress(OSError, ValueError):
+            if above.is_relative_to(root) and real in hook_targets(git_directory_of(above / ".git")):
+                return True
+    return False
 
 
 def _is_included(real: Path, root: Path) -> bool:

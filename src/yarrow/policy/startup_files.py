@@ -113,12 +113,17 @@ def _directories_of_script(path: Path) -> Iterator[Path]:
 
 def find_linked_startup_files(home: Path) -> list[Path]:
     """Return the real paths of startup files and directories that lie elsewhere, as in a repository of dotfiles."""
+    return [Path(real_path(path)) for path in find_startup_symlinks(home)]
+
+
+def find_startup_symlinks(home: Path) -> list[Path]:
+    """Return the paths of startup files and directories that are symlinks, or lie in one."""
     home = Path(real_path(home))
     directories = [home / name for name in AUTOSTART_DIRECTORIES]
     entries = islice((path for directory in directories for path in _walk_entries(directory)), MAX_ENTRIES)
     links = (path for path in entries if os.path.islink(path))  # noqa: PTH114 (never raises)
     paths = (*(home / name for name in sorted(STARTUP_NAMES)), *directories, *links)
-    return [real for path in paths if (real := Path(real_path(path))) != path]
+    return [path for path in paths if real_path(path) != str(path)]
 
 
 def _walk_entries(directory: Path) -> Iterator[Path]:

@@ -50,13 +50,13 @@ def find_writable_symlink(path: Path, roots: Sequence[Path] = ()) -> Path | None
     """
     home = Path(real_path(Path.home()))
     closed = [root for root in roots if not home.is_relative_to(root)]
-    for link in _find_symlinks(path):
+    for link in find_symlinks(path):
         if any(link.is_relative_to(root) for root in closed) or _repository_of(link, home):
             return link
     return None
 
 
-def _find_symlinks(path: Path) -> Iterator[Path]:
+def find_symlinks(path: Path) -> Iterator[Path]:
     """Yield the real location of each symlink in a path and in the targets of those, in the order of the system."""
     real, waiting, followed = path.anchor, [*reversed(path.parts[1:])], 0
     while waiting and followed <= MAX_SYMLINKS:

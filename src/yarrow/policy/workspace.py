@@ -24,6 +24,8 @@ from yarrow.policy.temp_dir import is_output_file
 
 NESTED_GIT_DIRECTORIES = (["modules"], ["worktrees"])
 """Directories below a `.git` that contain further git directories."""
+REMOTE_DIRECTORIES = frozenset({"remotes", "branches"})
+"""Directories in a `.git` with remotes, whose addresses may make git run a program."""
 OWN_DIRECTORY = ".yarrow"
 READ_FLAGS = os.O_RDONLY | system.NONBLOCK
 """Flags for reading; a FIFO would otherwise block."""
@@ -314,7 +316,7 @@ def _is_write_protected(path: Path, root: Path) -> bool:
     outside = len(root.parts)
     if ".git" in names[outside:]:
         below = names[names.index(".git", outside) + 1 :]
-        return not below or not GIT_PROTECTED.isdisjoint(below)
+        return not below or below[0] in REMOTE_DIRECTORIES or not GIT_PROTECTED.isdisjoint(below)
     if ".git" not in names:
         return False
     # If the root lies inside a git directory, only the first name counts: a work tree kept there has files of its own.

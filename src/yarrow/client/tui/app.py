@@ -249,7 +249,9 @@ class App:
             self.add_note("notice", "No command to run outside the sandbox")
         elif not text.startswith(BANG):
             self.handle_line(InputLine(text, is_from_key=True))
-        elif not self.editor.text:
+        elif self.editor.text:
+            self.add_note("notice", f"Send or clear your draft, then press Alt+O again: it writes {text}")
+        else:
             self.editor.set_text(text)
             self.screen.refresh()
 

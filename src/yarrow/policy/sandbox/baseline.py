@@ -3,7 +3,7 @@
 import hashlib
 import os
 import stat
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from yarrow.platform.real_path import real_path
 from yarrow.policy.git_config import CONFIG_BYTES, decode_config, is_settable_change
 from yarrow.policy.sandbox.directory_scan import GIT_DIRECTORY_NAMES, ListDirectory, is_complete
+from yarrow.policy.sandbox.executed_links import find_executed_links, link_digest
 from yarrow.policy.sandbox.git_directories import (
     CONFIG_FILES,
     OBEYED_NAMES,
@@ -31,30 +32,22 @@ from yarrow.policy.sandbox.git_directories import (
 )
 from yarrow.policy.sandbox.git_files import MAX_PATH_BYTES, read_content, read_gitfile
 from yarrow.policy.sandbox.path_guard import file_signature
+from yarrow.policy.sandbox.saved_files import MAX_SAVED_FILE_BYTES, SavedFile, bytes_left, save_contents, save_files
+from yarrow.policy.sandbox.scan_limits import SCAN_LIMITS
 from yarrow.policy.sandbox.unscanned_regions import UnscannedRegion, skipped_regions
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
-MAX_SAVED_FILE_BYTES = 65_536
-"""Maximum bytes of a file whose content is saved, to restore it if a command changes it."""
-MAX_SAVED_BYTES = 1_048_576
-"""Maximum bytes saved per workspace; further files are not saved."""
 EXECUTED_REASON = "git would execute or obey it"
 REPLACED_REASON = f"it was changed outside the sandbox after the command started, and {EXECUTED_REASON}"
 """Reason if the change started outside; from then on the command could change the file too."""
 UNLISTED_REASON = "it cannot be listed, and git may execute what is in it"
 TOO_LONG_REASON = "its path is too long to check, and git may execute what is in it"
 COMPLETES_REASON = "it makes a git directory whose settings git would obey"
+LINKED_REASON = "a hook or a startup file of your home leads to it"
 UNSCANNED_REASON = (
     "git would execute or obey it, and commands ran while the workspace had too many directories to check it"
 )
 ERROR_REASON = "git may execute or obey it, and it could not be judged"
-
-
-class SavedFile(Struct, frozen=True):
-    """Content and mode of a file before a command."""
-
-    content: bytes
-    mode: int
 
 
 class Baseline(Struct, frozen=True):
@@ -82,6 +75,12 @@ class Baseline(Struct, frozen=True):
     """Contents of files that git would execute or obey."""
     closed: frozenset[PathDigest] = frozenset()
     """Directories that could not be listed."""
+    linked: frozenset[PathDigest] = frozenset()
+    """Symlinks and files that hooks and startup files of the home lead to."""
+    level_counts: tuple[int, ...] = ()
+    """Number of scanned directories at each depth."""
+    growth: int = 0
+    """Number of directories that earlier commands created, as far as it raised the limit of the scan."""
     unjudged: tuple[UnscannedRegion, ...] = ()
     """Regions in which earlier commands may have planted something that no scan saw, so nothing there is trusted."""
 
@@ -124,13 +123,12 @@ def take_baseline(  # noqa: PLR0913 (the lister is passed on)
     secrets: SecretFiles = ENV_FILES,
     lister: ListDirectory | None = None,
     unjudged: tuple[UnscannedRegion, ...] = (),
+    home: Path | None = None,
 ) -> Baseline:
     """Scan the workspace of a command that is about to run next to `others`; `lister` replaces the default one."""
     found = scan_git_directories(roots, secrets, lister=lister)
-    sound = (path for path in protected if not _is_in(unjudged, path.parent))
-    kept = frozenset(path for path in sound if all(_is_sound(path, other) for other in (*_running, *others)))
-    trusted, known, pointers = set[PathDigest](), set[PathDigest](), set[PathDigest]()
-    saved: dict[Path, SavedFile] = {}
+    kept = _sound_paths((path for path in protected if not _is_in(unjudged, path.parent)), (*_running, *others))
+    trusted, known, pointers, saved = set[PathDigest](), set[PathDigest](), set[PathDigest](), dict[Path, SavedFile]()
     seen = {directory: () if _is_in(unjudged, directory) else names for directory, names in found.git_names.items()}
     for directory, names in seen.items():
         known.update(escaping_pointers(directory, names, roots))
@@ -140,8 +138,8 @@ def take_baseline(  # noqa: PLR0913 (the lister is passed on)
         (trusted if is_complete(names) else known).update(all_parts)
         if is_complete(names):
             pointers.update(_pointers(directory, names))
-            saved |= _save_contents(directory, all_parts, left=_bytes_left(saved))
-    return Baseline(
+            saved |= save_contents(directory, all_parts, left=bytes_left(saved))
+    made = Baseline(
         roots=tuple(roots),
         protected=kept,
         seals=frozenset(PathDigest(path, file_signature(path)) for path in kept),
@@ -155,11 +153,31 @@ def take_baseline(  # noqa: PLR0913 (the lister is passed on)
         closed=frozenset(part for part in found.unreadable if not _is_in(unjudged, part.path)),
         unjudged=unjudged,
     )
+    return _with_links(made, home or Path.home(), found.level_counts)
+
+
+def _sound_paths(protected: Iterable[Path], others: Sequence[Baseline]) -> frozenset[Path]:
+    """Return the read-only mounted files that no other running command can have made or changed."""
+    return frozenset(path for path in protected if all(_is_sound(path, other) for other in others))
+
+
+def _with_links(baseline: Baseline, home: Path, counts: tuple[int, ...]) -> Baseline:
+    """Return a baseline with what hooks and startup files lead to, and the size of its workspace."""
+    complete = (directory for directory, names in baseline.names.items() if is_complete(names))
+    links = find_executed_links(complete, home, baseline.roots)
+    saved = baseline.saved | save_files(links, left=bytes_left(baseline.saved))
+    growth = SCAN_LIMITS.growth(baseline.roots)
+    return replace(baseline, linked=frozenset(links.values()), saved=saved, growth=growth, level_counts=counts)
 
 
 def rescan(before: Baseline, lister: ListDirectory | None = None) -> GitScan:
-    """Scan the workspace of a finished command, as far as the baseline covers it."""
-    return scan_git_directories(before.roots, but=before.beyond, closed=before.closed, lister=lister)
+    """Scan the workspace of a finished command, as far as the baseline covers it, and record how it grew."""
+    found = scan_git_directories(before.roots, but=before.beyond, closed=before.closed, lister=lister)
+    # Directories deeper than the scan before the command displace nothing that it judged.
+    depth = len(before.level_counts) - 1 if before.beyond else None
+    counts = {"before": before.level_counts[:depth], "after": found.level_counts[:depth]}
+    SCAN_LIMITS.record(before.roots, before.growth, **counts)
+    return found
 
 
 def find_planted(before: Baseline, found: GitScan) -> list[Finding]:
@@ -170,6 +188,9 @@ def find_planted(before: Baseline, found: GitScan) -> list[Finding]:
     for directory, names in found.git_names.items():
         for verdict in _findings_or_error(directory, names, before, pointers=found.linked.get(directory, ())):
             verdicts.setdefault(verdict.path, verdict)
+    for part in before.linked:
+        if part.path not in protected and link_digest(part.path) not in {part.digest, ""}:
+            verdicts.setdefault(part.path, Finding(part.path, LINKED_REASON, before.saved.get(part.path)))
     for part in found.unreadable - before.closed:
         if is_owned_by_user(part.path):
             reason = TOO_LONG_REASON if is_too_long(str(part.path)) else UNLISTED_REASON
@@ -321,23 +342,6 @@ def _pointers(directory: Path, names: Sequence[str]) -> list[PathDigest]:
     return [PathDigest(path, f"{digest_path(path)} {common_directory(directory)}") for path in paths]
 
 
-def _bytes_left(saved: Mapping[Path, SavedFile]) -> int:
-    return MAX_SAVED_BYTES - sum(len(one.content) for one in saved.values())
-
-
-def _save_contents(directory: Path, all_parts: Sequence[PathDigest], *, left: int) -> dict[Path, SavedFile]:
-    """Return the contents of what git would execute or obey in a git directory, at most `left` bytes in total."""
-    saved: dict[Path, SavedFile] = {}
-    paths = {directory / name for name in (*CONFIG_FILES, "commondir")} | {part.path for part in all_parts}
-    for path in sorted(paths):
-        with suppress(OSError):
-            status = path.lstat()
-            if stat.S_ISREG(status.st_mode) and status.st_size <= min(MAX_SAVED_FILE_BYTES, left):
-                saved[path] = SavedFile(path.read_bytes(), status.st_mode & 0o777)
-                left -= status.st_size
-    return saved
-
-
 def _restrict(baseline: Baseline, other: Baseline) -> Baseline:
     """Return a baseline without what another one lacks in the area that it covers."""
 
@@ -361,6 +365,7 @@ def _restrict(baseline: Baseline, other: Baseline) -> Baseline:
         trusted=shared(baseline.trusted, other.trusted),
         known=shared(baseline.known, other.known),
         pointers=shared(baseline.pointers, other.pointers),
+        linked=shared(baseline.linked, other.linked),
         closed=shared(baseline.closed, other.closed),
         unjudged=(*baseline.unjudged, *skipped_regions(other.roots, other.beyond)),
         saved={path: one for path, one in baseline.saved.items() if path in other.saved or not _lies_in(path, other)},

@@ -11,12 +11,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from yarrow.platform import system
-from yarrow.policy.openat import open_directory
-from yarrow.policy.sandbox.baseline import Baseline, Finding, SavedFile, find_new_repositories, find_planted, rescan
+from yarrow.policy.sandbox.baseline import Baseline, Finding, find_new_repositories, find_planted, rescan
 from yarrow.policy.sandbox.directory_scan import ListDirectory, ScanRecord, start_scan
 from yarrow.policy.sandbox.new_repositories import REGISTER
 from yarrow.policy.sandbox.path_guard import GuardedPath, PathGuard, failed_entry
 from yarrow.policy.sandbox.quarantine import STORE, Quarantine, QuarantineEntry, decode_path, encode_path
+from yarrow.policy.sandbox.saved_files import SavedFile, restore_file
+from yarrow.policy.sandbox.scan_limits import SCAN_LIMITS
 from yarrow.policy.sandbox.unscanned_regions import mark_unscanned
 from yarrow.policy.secrets import ENV_FILES
 
@@ -89,19 +90,8 @@ def _quarantine_finding(verdict: Finding, quarantine: Quarantine) -> QuarantineE
     entry = GuardedPath.for_path(verdict.path).quarantine(quarantine, reason=verdict.reason)
     if entry is not None and entry.item != entry.path and verdict.saved is not None:
         with suppress(OSError):
-            _restore_file(verdict.path, verdict.saved)
+            restore_file(verdict.path, verdict.saved)
     return entry
-
-
-def _restore_file(path: Path, saved: SavedFile) -> None:
-    """Write a file with its earlier content if the path is free. Raises OSError."""
-    directory = open_directory(Path("/"), path.parent)
-    try:
-        making = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with os.fdopen(system.open_at(directory, path.name, making, mode=saved.mode), "wb") as file:
-            file.write(saved.content)
-    finally:
-        os.close(directory)
 
 
 class JournalEntry:
@@ -134,6 +124,7 @@ class JournalEntry:
 def recover(directory: Path) -> list[QuarantineEntry]:
     """Quarantine what commands of killed services left, and return the entries."""
     taken: list[QuarantineEntry] = []
+    SCAN_LIMITS.open(directory)
     for name in _entry_names(directory):
         with suppress(OSError):
             taken += _recover_entry(directory, name)

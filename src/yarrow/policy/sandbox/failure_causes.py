@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from yarrow.platform import system
 from yarrow.platform.real_path import real_path
 from yarrow.policy.sandbox.bwrap_args import host_path
 from yarrow.policy.sandbox.credential_paths import CredentialPaths
@@ -82,6 +83,12 @@ _NETWORK = re.compile(
     r"dial (?:tcp|udp).*(?:lookup|unreachable)|failed to lookup address",
     re.IGNORECASE,
 )
+_OWNER_REFUSED = re.compile(
+    r"(?:chang(?:e|ing) (?:the )?(?:owner|group)(?:ship)?|preserve ownership|\bl?ch(?:own|grp)\b).*"
+    r"(?:operation not permitted|invalid argument|EPERM|EINVAL)",
+    re.IGNORECASE,
+)
+_GROUP_REFUSED = re.compile(r"chang(?:e|ing) (?:the )?group.*invalid argument|\bchgrp\b.*EINVAL", re.IGNORECASE)
 _SETTING_BITS = re.compile(r"\bchmod\s+(?:-\S+\s+)*(?:[ugoa]*[+=][rwxXt]*s|0?[2-7][0-7]{3}\b)")
 _BITS_REFUSED = re.compile(r"chmod: changing permissions of .*: Operation not permitted")
 _SETUID = re.compile(
@@ -159,7 +166,7 @@ def explain_failure(ran: FinishedCommand, limits: SandboxRestrictions) -> str:
         return ""
     lines = _COLOURS.sub("", ran.output[-TAIL_CHARACTERS:]).splitlines()[-MAX_LINES:]
     if ran.failed:
-        seen, detectors = FailureEvidence(ran, limits, lines), (*GIT_DETECTORS, *OTHER_DETECTORS)
+        seen, detectors = FailureEvidence(ran, limits, lines), (_no_ownership, *GIT_DETECTORS, *OTHER_DETECTORS)
     else:
         git_lines = [line for line in lines if _GIT_LINE.match(line)]
         seen, detectors = FailureEvidence(ran, limits, git_lines), (*GIT_DETECTORS, _hidden_path)
@@ -190,13 +197,14 @@ def _no_credentials(seen: FailureEvidence) -> str:
 
 
 def _protected_path(seen: FailureEvidence) -> str:
-    for path in _paths_in(seen, _BUSY):
+    # Existing paths come first: git names paths from the top of a repository, others from the working directory.
+    for path in sorted(_paths_in(seen, _BUSY), key=lambda path: not os.path.lexists(path)):
         if os.path.ismount(path):
             continue
-        if guarded := seen.restrictions.guard(path):
-            return f"{_display_path(guarded, seen)} is protected"
         if path in seen.restrictions.masked:
             return f"{_display_path(path, seen)} is not accessible to commands"
+        if guarded := seen.restrictions.guard(path):
+            return f"{_display_path(guarded, seen)} is protected"
         if path.is_relative_to(seen.restrictions.spec.home) and os.path.lexists(path):  # a mounted settings file
             return f"{_display_path(path, seen)} is protected"
     return ""
@@ -248,6 +256,28 @@ def _masked_file(seen: FailureEvidence) -> str:
     )
 
 
+def _no_ownership(seen: FailureEvidence) -> str:
+    """Only root could change the owner outside, and an ordinary user the group to another of its own."""
+    pattern = _OWNER_REFUSED if system.is_root() else _GROUP_REFUSED
+    return "files cannot change their owner" if seen.lines_with(pattern) else ""
+
+
+def _foreign_file(seen: FailureEvidence) -> str:
+    """Return a file of another user than commands run as, if Yarrow runs as root, which may access it."""
+    if not system.is_root():
+        return ""
+    owner = seen.restrictions.spec.owner
+    user = 0 if owner is None else owner.uid
+    for path in _paths_in(seen, _DENIED):
+        with suppress(OSError):
+            if (uid := path.lstat().st_uid) != user:
+                return (
+                    f"{_display_path(path, seen)} belongs to user {uid}; "
+                    f"commands run as user {user} and obey file permissions"
+                )
+    return ""
+
+
 def _no_setuid(seen: FailureEvidence) -> str:
     if _SETTING_BITS.search(seen.finished.command) and seen.has_line_like(_BITS_REFUSED):
         return "setuid and setgid bits cannot be set"
@@ -263,12 +293,13 @@ GIT_DETECTORS: tuple[Detector, ...] = (
     _read_only,
 )
 """Causes of git failures; the first match counts."""
-OTHER_DETECTORS: tuple[Detector, ...] = (_no_socket, _masked_file, _no_setuid, _hidden_path)
+OTHER_DETECTORS: tuple[Detector, ...] = (_no_socket, _masked_file, _foreign_file, _no_setuid, _hidden_path)
 
 
 def _paths_in(seen: FailureEvidence, pattern: re.Pattern[str]) -> Iterator[Path]:
     """Yield possible absolute paths from the lines that match a pattern."""
     places = [seen.finished.cwd, *_named_directories(seen.finished)]
+    places += [top for place in places if (top := _repository_top(place)) is not None and top not in places]
     lines = _error_lines(seen, pattern)
     for count, found in enumerate(one for line in lines for one in _PATH.finditer(line, _message_start(line))):
         if count >= MAX_PATHS:
@@ -276,6 +307,11 @@ def _paths_in(seen: FailureEvidence, pattern: re.Pattern[str]) -> Iterator[Path]
         for place in places:
             with suppress(ValueError):  # a NUL, or a character that is invalid in file names
                 yield Path(real_path(place / next(filter(None, found.groups()))))
+
+
+def _repository_top(directory: Path) -> Path | None:
+    """Return the top of the work tree around a directory."""
+    return next((above for above in (directory, *directory.parents) if os.path.lexists(above / ".git")), None)
 
 
 def _message_start(line: str) -> int:
@@ -290,7 +326,8 @@ def _error_lines(seen: FailureEvidence, pattern: re.Pattern[str]) -> list[str]:
 
 
 def _display_path(path: Path, seen: FailureEvidence) -> str:
-    return str(path.relative_to(seen.finished.cwd) if path.is_relative_to(seen.finished.cwd) else path)
+    is_below = path != seen.finished.cwd and path.is_relative_to(seen.finished.cwd)
+    return str(path.relative_to(seen.finished.cwd) if is_below else path)
 
 
 def _named_directories(ran: FinishedCommand) -> list[Path]:

@@ -18,6 +18,7 @@ from msgspec import Struct
 from yarrow import platform
 from yarrow.platform import system
 from yarrow.platform.real_path import real_path
+from yarrow.policy.directory_trees import remove_tree
 from yarrow.policy.git_config import CONFIG_BYTES, WORKTREE_CONFIG, decode_config, is_settable_change
 from yarrow.policy.openat import open_beneath, open_directory
 from yarrow.policy.sandbox.mounts import BindMount
@@ -106,29 +107,38 @@ class GitConfigCopies(Struct, frozen=True):
 
 
 def copy_git_configs(
-    fixed: Iterable[Path], session_dir: Path, roots: Sequence[Path], *, command: str
+    fixed: Iterable[Path], places: Sequence[Path], roots: Sequence[Path], *, command: str
 ) -> GitConfigCopies | None:
     """Return copies of the configurations among some read-only files; None if the command changes none.
 
-    Also None if Python lies in the workspace: a command could change what would run outside the sandbox.
+    They are made in the first of some places that has room; without one, the configurations stay read-only. So they do
+    if Python lies in the workspace: a command could change what would run outside the sandbox.
     """
     if not _may_change(command) or (interpreter := _interpreter(roots)) is None:
         return None
     names = ("config", WORKTREE_CONFIG)
-    configs = [path for path in fixed if path.name in names and os.path.lexists(path.parent / "HEAD")]
-    directory = session_dir / COPIES / os.urandom(8).hex()
-    made: list[GitConfigCopy] = []
-    for config in configs[:MAX_COPIES]:
-        content = _read(Path("/"), config)
-        if content is not None:
-            own = directory / str(len(made)) / "config"
-            own.parent.mkdir(mode=0o700, parents=True)
-            own.write_bytes(content)
-            made.append(GitConfigCopy(config, content, own))
-    links = tuple(_link(session_dir / LINKS, number) for number in range(len(made)))
-    return (
-        GitConfigCopies(interpreter, directory, links, tuple(made), "filemode" in command.casefold()) if made else None
-    )
+    configs = [path for path in fixed if path.name in names and os.path.lexists(path.parent / "HEAD")][:MAX_COPIES]
+    contents = [(config, content) for config in configs if (content := _read(Path("/"), config)) is not None]
+    if contents:
+        for place in places:
+            directory = place / COPIES / os.urandom(8).hex()
+            try:
+                made = [
+                    _copy(config, content, directory / str(number)) for number, (config, content) in enumerate(contents)
+                ]
+                links = tuple(_link(place / LINKS, number) for number in range(len(made)))
+            except OSError:  # a full disk
+                remove_tree(directory)
+            else:
+                return GitConfigCopies(interpreter, directory, links, tuple(made), "filemode" in command.casefold())
+    return None
+
+
+def _copy(config: Path, content: bytes, directory: Path) -> GitConfigCopy:
+    own = directory / "config"
+    directory.mkdir(mode=0o700, parents=True)
+    own.write_bytes(content)
+    return GitConfigCopy(config, content, own)
 
 
 def _with_file_mode(content: bytes, before: bytes) -> bytes:

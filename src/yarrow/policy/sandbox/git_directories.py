@@ -21,6 +21,7 @@ from yarrow.policy.directory_trees import make_accessible, walk_tree
 from yarrow.policy.git_config import (
     CONFIG_BYTES,
     HARMLESS_SETTINGS,
+    HELPER_ADDRESS,
     decode_config,
     harmless_settings,
     included_files,
@@ -29,15 +30,23 @@ from yarrow.policy.git_config import (
 )
 from yarrow.policy.sandbox.directory_scan import DirectoryListing, ListDirectory, is_complete, start_scan
 from yarrow.policy.sandbox.git_files import git_directory_of, is_own_worktree, read_content, read_path
+from yarrow.policy.sandbox.scan_limits import SCAN_LIMITS
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
 MAX_DIRECTORIES = 100_000
-"""Maximum directories scanned in a workspace before a command, nearest first; the rest is not judged."""
+"""Maximum directories scanned in a workspace before a command, nearest first; the rest is not judged.
+
+Directories that commands created are scanned in addition.
+"""
 MAX_JUDGED_PATH_BYTES = 3_800
 """Maximum bytes of the path of a scanned directory; system calls must accept the paths of files in it too."""
 CONFIG_FILES = ("config", "config.worktree")
 OBEYED_NAMES = (*CONFIG_FILES, "hooks", "commondir")
 """Names in a git directory that make git execute something or look elsewhere."""
+REMOTE_DIRECTORIES = ("remotes", "branches")
+"""Directories in a git directory with remotes outside its configuration."""
+HELPER_LINE = re.compile(rf"^(?:URL:)?[ \t]*(?:{HELPER_ADDRESS})", re.MULTILINE)
+"""Line of such a file whose address makes git run a program."""
 SAMPLE_SUFFIX = ".sample"
 """Suffix of hooks that git does not run."""
 MAX_HASHED_BYTES = 67_108_864
@@ -65,6 +74,8 @@ class GitScan(Struct, frozen=True):
     """Files and symlinks named `.git`, by the directory they point to."""
     unscanned: frozenset[Path]
     """Directories that were not scanned."""
+    level_counts: tuple[int, ...]
+    """Number of scanned directories at each depth."""
     unreadable: frozenset[PathDigest]
     """Directories that cannot be listed or have too long a path, or that contain git names and cannot be entered."""
 
@@ -77,7 +88,7 @@ def scan_git_directories(
     closed: Collection[PathDigest] | None = None,
     lister: ListDirectory | None = None,
 ) -> GitScan:
-    """Scan all directories below some roots, except `but`; without it, about `MAX_DIRECTORIES` at most.
+    """Scan all directories below some roots, except `but`; without it, only about as many as the limit allows.
 
     If `closed` is given, directories that cannot be listed are made accessible to their owner, unless they are in it:
     git can find what it executes without listing. `lister` replaces the default one.
@@ -88,8 +99,9 @@ def scan_git_directories(
     level = outermost(roots)
     tops = frozenset(level)
     left: set[PathDigest] = set()
-    looked = 0
-    while level and (but is not None or looked <= MAX_DIRECTORIES):
+    counts: list[int] = []
+    limit = MAX_DIRECTORIES + SCAN_LIMITS.growth(roots)
+    while level and (but is not None or sum(counts) <= limit):
         below: list[str] = []
         for directory in level:
             found = _list_git_directory(directory, closed, lister, tops=tops)
@@ -100,10 +112,11 @@ def scan_git_directories(
                 names[directory] = found.git_names
             below += found.subdirectories
             below += found.build_directories
-        looked += len(level)
+        counts.append(len(level))
         level = [path for path in below if path not in avoided] if avoided else below
     found_names = {Path(directory): git for directory, git in names.items()}
-    return GitScan(found_names, _linked_directories(found_names), frozenset(map(Path, level)), frozenset(left))
+    beyond = frozenset(map(Path, level))
+    return GitScan(found_names, _linked_directories(found_names), beyond, tuple(counts), frozenset(left))
 
 
 def _list_git_directory(
@@ -270,6 +283,7 @@ def _executed_paths(directory: Path, roots: Sequence[Path]) -> Iterator[Path]:
     for place in places:
         yield from _configurations(directory, place, roots)
         yield from _hooks(place)
+        yield from _remotes_with_programs(place)
 
 
 def _configurations(directory: Path, place: Path, roots: Sequence[Path]) -> Iterator[Path]:
@@ -325,6 +339,15 @@ def _hooks(place: Path) -> Iterator[Path]:
     except OSError:
         return
     yield from (hooks / name for name in names if not name.endswith(SAMPLE_SUFFIX))
+
+
+def _remotes_with_programs(place: Path) -> Iterator[Path]:
+    """Yield the files in `remotes` and `branches`, which old versions of git wrote, that make git run a program."""
+    for name in REMOTE_DIRECTORIES:
+        for above, _, files in walk_tree(place / name) if os.path.isdir(place / name) else ():  # noqa: PTH112 (strings)
+            for path in (Path(above, file) for file in files):
+                if path.is_symlink() or HELPER_LINE.search(decode_config(read_content(path, CONFIG_BYTES))):
+                    yield path
 
 
 def common_directory(directory: Path) -> Path | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from yarrow.policy.sandbox.directory_scan import MAX_DIRECTORIES
 from yarrow.policy.sandbox.home_secrets import find_home_secrets, resolve_symlinks
 from yarrow.policy.sandbox.protected_paths import ScanResult, directories_between
+from yarrow.policy.sandbox.scan_limits import SCAN_LIMITS
 from yarrow.policy.startup_files import files_at
 
 
@@ -90,7 +91,8 @@ def find_by_identity(root: Path, wanted: set[tuple[int, int]]) -> Iterator[Path]
     """Yield the paths below a root of files with these devices and inodes, nearest first."""
     numbers = {number for _, number in wanted}
     waiting, looked = deque([str(root)]), 0
-    while waiting and looked < MAX_DIRECTORIES:
+    limit = MAX_DIRECTORIES + SCAN_LIMITS.growth((root,))
+    while waiting and looked < limit:
         looked += 1
         with suppress(OSError), os.scandir(waiting.popleft()) as entries:
             for entry in entries:

@@ -17,6 +17,7 @@ READ_BYTES = 1_048_576
 """Maximum bytes of a file that count for its identity."""
 GUARDED_REASON = "it is read by git or Yarrow to learn what to run"
 BARE_ROOT_REASON = "it would make the workspace itself a git directory"
+LINKED_ROOT_REASON = "as a symlink it would keep later commands from running in a sandbox"
 _DIRECTORY = os.O_RDONLY | system.DIRECTORY
 
 
@@ -94,18 +95,24 @@ class PathGuard(Struct, frozen=True):
     places: tuple[GuardedPath, ...]
     roots: tuple[Path, ...]
     """Directories that must not become git directories themselves, because git would obey their `config`."""
+    without_git: tuple[Path, ...] = ()
+    """Directories that had no `.git`: as a symlink, it would keep later commands out of a sandbox."""
 
     @classmethod
     def for_paths(cls, missing: Iterable[Path], roots: Iterable[Path]) -> "PathGuard":
         """Return the guard to create before a command; a root that is already a git directory is the user's."""
         places = tuple(GuardedPath.for_path(path) for path in dict.fromkeys(missing))
-        return cls(places, tuple(root for root in roots if root.is_dir() and not os.path.lexists(root / "HEAD")))
+        roots = tuple(root for root in roots if root.is_dir())
+        absent = [tuple(root for root in roots if not os.path.lexists(root / name)) for name in ("HEAD", ".git")]
+        return cls(places, *absent)
 
     def quarantine(self, quarantine: Quarantine) -> list[QuarantineEntry]:
         """Quarantine what was created, and return the entries."""
         taken = [place.quarantine(quarantine) for place in self.places]
         heads = (GuardedPath.for_path(root / "HEAD") for root in self.roots if _is_bare(root))
         taken += [head.quarantine(quarantine, reason=BARE_ROOT_REASON) for head in heads]
+        links = (GuardedPath.for_path(path) for root in self.without_git if (path := root / ".git").is_symlink())
+        taken += [link.quarantine(quarantine, reason=LINKED_ROOT_REASON) for link in links]
         return [entry for entry in taken if entry is not None]
 
 

@@ -20,6 +20,7 @@ from yarrow.policy.sandbox.directory_scan import (
     is_complete,
     start_scan,
 )
+from yarrow.policy.sandbox.scan_limits import SCAN_LIMITS
 from yarrow.policy.sandbox.secret_symlinks import is_recorded, resolve_secret_file
 from yarrow.policy.secrets import ENV_FILES, SecretFiles
 
@@ -367,7 +368,8 @@ def find_entries(
     """
     walk = _DirectoryLister(str(root), found, lister or start_scan(secrets))
     level, packaged, depth, looked = [str(root)], list[str](), 0, 0
-    while (level or packaged) and looked <= MAX_DIRECTORIES:
+    limit = MAX_DIRECTORIES + SCAN_LIMITS.growth((root,))
+    while (level or packaged) and looked <= limit:
         below: list[str] = []
         aside: list[str] = []
         for directory, names in walk.names(level):

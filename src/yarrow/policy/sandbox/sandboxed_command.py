@@ -1,5 +1,6 @@
 """Wraps a command in another that runs it in a sandbox, and cleans up after it."""
 
+import errno
 import os
 import weakref
 from collections.abc import Sequence
@@ -40,6 +41,7 @@ from yarrow.policy.sandbox.protected_paths import ScanResult, merge_earlier, sca
 from yarrow.policy.sandbox.quarantine import STORE, Quarantine, QuarantineEntry
 from yarrow.policy.sandbox.read_root_secrets import find_read_root_secrets
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec, sandbox_home
+from yarrow.policy.sandbox.scan_limits import MAX_GROWTH, SCAN_LIMITS
 from yarrow.policy.sandbox.session_home import HomeChanges
 
 MAX_USER_PROCESSES = 4_096
@@ -120,7 +122,7 @@ class SandboxedCommand:
         for note in self._journal:
             held.callback(note.remove)
         fixed = _writable_fixed_files(spec, found)
-        self._copies = copy_git_configs(fixed, spec.session_dir, spec.writable, command=command.argv[-1])
+        self._copies = copy_git_configs(fixed, _copy_places(spec), spec.writable, command=command.argv[-1])
         if self._copies is not None:
             held.callback(remove_tree, self._copies.directory)
         hold = self._descriptors.open_path if can_bind_descriptors() else None
@@ -190,10 +192,18 @@ class SandboxedCommand:
         return taken
 
 
+def _refuse_growth(baseline: Baseline) -> None:
+    """Raise OSError if commands created so many directories that others are not scanned."""
+    if baseline.beyond and baseline.growth >= MAX_GROWTH:
+        many = f"commands created more than {MAX_GROWTH:,} directories here, too many to check: remove them"
+        raise OSError(errno.E2BIG, many, str(baseline.roots[0]))
+
+
 def _scan_roots(spec: SandboxSpec, lister: ListDirectory) -> list[ScanResult]:
     """Return the scan result of each root. Raises OSError."""
     if spec.journal_dir is not None:
         REGISTER.open(spec.journal_dir)
+        SCAN_LIMITS.open(spec.journal_dir)
     found = [merge_earlier(root, scan(root, spec.writable, spec.secrets, lister=lister)) for root in spec.writable]
     add_hard_links(spec.writable, found)
     pin_credential_parents(spec.home, spec.writable, found)
@@ -228,6 +238,12 @@ def _writable_fixed_files(spec: SandboxSpec, found: Sequence[ScanResult]) -> lis
     return list(dict.fromkeys(path for one in open_roots for path in one.read_only))
 
 
+def _copy_places(spec: SandboxSpec) -> tuple[Path, ...]:
+    """Return where copies are made, the best place first; only the first one belongs to another command user."""
+    other = spec.journal_dir if spec.owner is None else None
+    return (spec.session_dir,) if other is None else (spec.session_dir, other)
+
+
 def _stable_baseline(
     spec: SandboxSpec,
     found: Sequence[ScanResult],
@@ -258,7 +274,7 @@ def _stable_baseline(
 def _baseline(
     spec: SandboxSpec, found: Sequence[ScanResult], others: Sequence[Baseline], *, lister: ListDirectory
 ) -> Baseline:
-    return take_baseline(
+    baseline = take_baseline(
         (*spec.writable, *_external_repositories(found)),
         [path for one in found for path in one.absent],
         [path for one in found for path in one.read_only],
@@ -266,7 +282,10 @@ def _baseline(
         secrets=spec.secrets,
         lister=lister,
         unjudged=unscanned_regions.read_regions(spec.journal_dir),
+        home=spec.home,
     )
+    _refuse_growth(baseline)
+    return baseline
 
 
 def _trusted_bwrap(spec: SandboxSpec) -> str:

@@ -16,6 +16,8 @@ from yarrow.policy.secrets import ENV_FILES
 
 MAX_CACHED = 16
 """Maximum cached searches; the oldest is dropped."""
+PACKAGES, MANIFEST = "node_modules", "package.json"
+"""Directory of installed packages, and the file beside it that names them."""
 SETTLED_NANOSECONDS = 2_000_000_000
 """Age of the last change, in nanoseconds, from which on another change shows in the change time."""
 StatState = tuple[int, int, int] | None
@@ -61,6 +63,8 @@ def find_visible_programs(scope: ProgramScope, environment: Mapping[str, str]) -
 def _search(scope: ProgramScope, environment: Mapping[str, str]) -> tuple[VisiblePrograms, set[str]]:
     finder = ProgramFinder(scope)
     found = finder.find(environment)
+    packages = find_hoisted_packages(scope, finder.dependencies)
+    found |= {path: path for path in packages if finder.is_hidden(path) and path not in found}
     keys = set(scope.secret_paths)
     for directory in {*found.values(), *finder.directories}:
         if finder.is_hidden(directory) and os.path.isdir(directory):  # noqa: PTH112 (otherwise visible to everyone)
@@ -71,6 +75,22 @@ def _search(scope: ProgramScope, environment: Mapping[str, str]) -> tuple[Visibl
         sorted({*_sandbox_paths(keys, found), *_sandbox_paths(keys, {root: root for root in scope.readable})})
     )
     return VisiblePrograms(tuple((source, target) for target, source in found.items()), masked), finder.dependencies
+
+
+def find_hoisted_packages(scope: ProgramScope, watched: set[str]) -> Iterator[str]:
+    """Yield each `node_modules` beside a `package.json` above a workspace, where Node.js searches for packages.
+
+    Adds the directories on which the result depends to `watched`. Neither the home nor a directory above it counts.
+    """
+    tops = {"/", scope.home, *scope.hidden, *scope.homes}
+    for root in scope.writable:
+        above = os.path.dirname(root)  # noqa: PTH120 (strings throughout)
+        while above not in tops and not f"{scope.home}/".startswith(f"{above}/"):
+            watched.add(above)
+            path = f"{above}/{PACKAGES}"
+            if os.path.isdir(path) and not os.path.islink(path) and os.path.isfile(f"{above}/{MANIFEST}"):  # noqa: PTH112, PTH113, PTH114
+                yield path
+            above = os.path.dirname(above)  # noqa: PTH120
 
 
 def _tool_directories(scope: ProgramScope) -> Iterator[str]:
