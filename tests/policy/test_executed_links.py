@@ -30,7 +30,7 @@ def script(path: Path, text: str = MINE) -> Path:
         f"rm scripts/pre-commit; printf '{EVIL}' > other; chmod 755 other; ln -s ../other scripts/pre-commit",
     ],
 )
-async def test_case_atk_f11_what_a_hook_leads_to_is_restored(place: Corner, command: str) -> None:
+async def test_case_atk_f11_the_target_of_a_hook_is_restored(place: Corner, command: str) -> None:
     target = script(place.workspace / "scripts/pre-commit")
     (place.workspace / ".git/hooks/pre-commit").symlink_to("../../scripts/pre-commit")
     place.own()

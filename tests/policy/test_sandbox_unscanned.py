@@ -169,7 +169,7 @@ def test_directories_made_in_many_commands_displace_no_others(small: Path) -> No
     assert command(small, PLANT) == [PLANTED]
 
 
-def test_where_a_scan_stopped_already_its_depth_stays(ws: Path) -> None:
+def test_the_depth_of_a_truncated_scan_stays(ws: Path) -> None:
     """The two last levels change places: there are as many directories as before, but nearer ones."""
     (ws / "deep/.env").write_text("SECRET=1")
     command(ws, f"rm -r wide; {MAKE_MANY.replace('many', 'm')}; mv m/* .")

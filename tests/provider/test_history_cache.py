@@ -1,4 +1,4 @@
-"""What a request costs in a long session, as function calls: only what is new in it is encoded."""
+"""Cost of a request in a long session, in function calls: only its new messages are encoded."""
 
 import asyncio
 import sys
@@ -67,7 +67,7 @@ def test_a_message_is_encoded_once(name: str) -> None:
     _, first, _, again, next_turn = costs(form, [whole[:1], whole[:201], whole[:203], whole[:205], whole[:207]])
     _, long_first, _, long_again, long_next = costs(form, [whole[:1], whole[:-6], whole[:-4], whole[:-2], whole])
     assert long_first > 2 * first
-    # Whether a turn began with thinking is looked up in one step for each of its answers.
+    # Each answer of a turn looks up in one step if the turn began with thinking.
     assert max(long_again - again, long_next - next_turn) <= 400
     assert next_turn < first / 5
 

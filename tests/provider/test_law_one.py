@@ -325,7 +325,7 @@ def test_law_1_holds_for_every_form_of_opaque_data(name: str) -> None:
 @settings(max_examples=40)
 @given(data=st.data())
 def test_law_1_a_provider_that_knows_a_history_sends_what_any_other_sends(name: str, data: st.DataObject) -> None:
-    """Whatever it was asked before: the beginning, the whole, or another end of the same beginning."""
+    """Earlier requests had the beginning, the whole, or another end of the same beginning."""
     form = FORMATS[name]
     request = replace(data.draw(requests(form)), tools=TOOLS)
     history = (*request.messages, *(message for _ in range(3) for message in data.draw(exchanges(request.model))))
