@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from yarrow.policy.sandbox import failure_causes
-from yarrow.policy.sandbox.command_user import CommandUser
 from yarrow.policy.sandbox.failure_causes import FinishedCommand, SandboxRestrictions, explain_failure
-from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
+from yarrow.policy.sandbox.sandbox_spec import CommandUser, SandboxSpec
 
 
 class Place:
