@@ -18,9 +18,8 @@ EXCUSED = {
     "policy/sandbox/session_home.py": {"st_blocks"},
     "policy/sandbox/sandbox_spec.py": {"chown"},
     # The terminal UI, which `cli/service_commands.py` does not start on Windows.
-    "client/tui/keyboard.py": {"prompt_toolkit.input.vt100"},
+    "client/tui/keyboard.py": {"prompt_toolkit.input.vt100", "getsid", "SIGCONT", "SIGTSTP"},
     "client/tui/terminal_modes.py": {"termios"},
-    "client/tui/job_control.py": {"getsid", "SIGCONT", "SIGTSTP"},
 }
 
 

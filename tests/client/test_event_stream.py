@@ -16,9 +16,8 @@ from doubles.house import House, kinds
 from doubles.reached import behind
 from doubles.relay import Relay, relay
 from yarrow.client import reconnection
-from yarrow.client.event_stream import EventStream
+from yarrow.client.event_stream import EventStream, StreamCursor
 from yarrow.client.reconnection import ConnectionState
-from yarrow.client.stream_cursor import StreamCursor
 from yarrow.client.stub import make_stub
 from yarrow.config.settings import ServiceSettings
 from yarrow.service.authentication import load_or_create_token, token_path_for

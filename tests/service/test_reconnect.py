@@ -13,11 +13,10 @@ from doubles.house import House, kinds
 from doubles.reached import behind
 from doubles.relay import Relay, relay
 from yarrow.client import event_stream, reconnection, run_stream
-from yarrow.client.message_history import read_messages_after
 from yarrow.client.permission_prompts import TypedAnswer
 from yarrow.client.rpc_errors import parse_rpc_error
 from yarrow.client.run_stream import RunResult, follow_run
-from yarrow.client.session_setup import SessionInfo, make_session
+from yarrow.client.sessions import SessionInfo, make_session, read_messages_after
 from yarrow.client.stub import make_stub
 from yarrow.config.settings import ServiceSettings
 from yarrow.event import bus

@@ -14,7 +14,7 @@ from yarrow.cli.bootstrap import build_service
 from yarrow.cli.paths import make_absolute
 from yarrow.client.rpc_errors import parse_rpc_error
 from yarrow.client.session_format import shorten_id
-from yarrow.client.session_setup import SessionInfo, find_newest_session, find_session, make_session, open_session
+from yarrow.client.sessions import SessionInfo, find_newest_session, find_session, make_session, open_session
 from yarrow.client.stub import Stub
 from yarrow.config.layers import LoadedSettings
 from yarrow.errors import Code, ProviderError

@@ -14,9 +14,8 @@ from yarrow.client.clipboard import Clipboard
 from yarrow.client.conversation import CHAT_COMMANDS, Conversation, LineRejected
 from yarrow.client.front_end import HelpPage, InputLine, OutputKind, Picker, SessionChange, ToolOutputPage
 from yarrow.client.json_mode import Sink
-from yarrow.client.message_history import read_messages_after
 from yarrow.client.sanitizer import sanitize
-from yarrow.client.session_setup import SessionInfo, make_similar_session, open_session
+from yarrow.client.sessions import SessionInfo, make_similar_session, open_session, read_messages_after
 from yarrow.client.shell_escape import BANG, run_shell_command
 from yarrow.client.slash_command import ChatParts, LongOperation
 from yarrow.client.stub import Stub

@@ -10,7 +10,7 @@ from yarrow.client import json_mode
 from yarrow.client.sanitizer import sanitize
 from yarrow.client.session_files import FilePathError, export_file
 from yarrow.client.session_format import shorten_id
-from yarrow.client.session_setup import SessionInfo, find_newest_session, find_session, open_session
+from yarrow.client.sessions import SessionInfo, find_newest_session, find_session, open_session
 from yarrow.client.sessions_command import run_sessions_command
 from yarrow.client.shell_escape import BANG
 from yarrow.client.slash_command import CommandContext, CommandError, CommandFailedError

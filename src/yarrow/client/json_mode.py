@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 
 from yarrow.client.run_stream import RunResult, follow_run
 from yarrow.client.sanitizer import UNSAFE_CHARACTER
-from yarrow.client.session_setup import SessionInfo
+from yarrow.client.sessions import SessionInfo
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 

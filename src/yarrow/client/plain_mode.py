@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 from yarrow.client.json_mode import Sink
-from yarrow.client.message_history import read_messages_after
 from yarrow.client.permission_prompts import PermissionUI
 from yarrow.client.run_notes import (
     format_call_note,
@@ -14,7 +13,7 @@ from yarrow.client.run_notes import (
 )
 from yarrow.client.run_stream import RunResult, follow_run
 from yarrow.client.sanitizer import sanitize, strip_controls
-from yarrow.client.session_setup import SessionInfo
+from yarrow.client.sessions import SessionInfo, read_messages_after
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 

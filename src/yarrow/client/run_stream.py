@@ -10,14 +10,20 @@ from typing import Any, Protocol
 from grpc import aio
 from msgspec import Struct
 
-from yarrow.client.event_stream import EventStream
+from yarrow.client.event_stream import EventStream, NamedEvent, StreamCursor
 from yarrow.client.permission_prompts import PermissionPrompts, PermissionUI, open_prompts
 from yarrow.client.reconnection import ReconnectBackoff
 from yarrow.client.rpc_errors import parse_rpc_error
-from yarrow.client.session_setup import SessionInfo
-from yarrow.client.stream_cursor import NamedEvent, StreamCursor
+from yarrow.client.sessions import SessionInfo
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
+
+ABORT_TIMEOUT_SECONDS = 5.0
+"""Timeout in seconds for aborting a run that no longer has a viewer."""
+MAX_BUSY_TRIES = 4
+"""Maximum attempts to repeat a prompt while the session is busy: it may be busy recording that very prompt."""
+BUSY_RETRY_SECONDS = 0.1
+"""Seconds between two such attempts."""
 
 
 class RunResult(Struct, frozen=True):
@@ -118,14 +124,6 @@ def _make_result(session: SessionInfo, end: pb.AgentEnd | None, *, denied: bool)
     # A number is a reason that only a newer service knows.
     reason = known.name.removeprefix("END_REASON_") if known else str(end.reason)
     return RunResult(session.session_id, reason, end.error.code, end.error.message, denied)
-
-
-ABORT_TIMEOUT_SECONDS = 5.0
-"""Timeout in seconds for aborting a run that no longer has a viewer."""
-MAX_BUSY_TRIES = 4
-"""Maximum attempts to repeat a prompt while the session is busy: it may be busy recording that very prompt."""
-BUSY_RETRY_SECONDS = 0.1
-"""Seconds between two such attempts."""
 
 
 class RunStream:

@@ -7,7 +7,7 @@ from grpc import StatusCode, aio
 from yarrow.client import session_format
 from yarrow.client.json_mode import Sink, dumps
 from yarrow.client.sanitizer import sanitize
-from yarrow.client.session_setup import find_session
+from yarrow.client.sessions import find_session
 from yarrow.client.slash_command import CommandContext, CommandError, CommandUsageError
 from yarrow.client.slash_commands import COMMANDS, run_command
 from yarrow.client.stub import Stub

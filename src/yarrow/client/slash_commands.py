@@ -15,8 +15,7 @@ from yarrow.client.front_end import (
     ToolOutputPage,
     WordPicker,
 )
-from yarrow.client.message_history import read_messages_after
-from yarrow.client.session_setup import find_session
+from yarrow.client.sessions import find_session, read_messages_after
 from yarrow.client.slash_command import (
     CommandContext,
     CommandError,

@@ -16,7 +16,7 @@ from yarrow.client.tui.editor.completion import (
     completes_while_typing,
 )
 from yarrow.client.tui.editor.editor import MAX_TEXTS, Editor, InputHistory
-from yarrow.client.tui.editor.external_editor import EditorError, edit_text
+from yarrow.client.tui.input_actions import EditorError, edit_text
 from yarrow.client.tui.terminal import separate_cells
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1"

@@ -18,11 +18,17 @@ from yarrow.client.front_end import InputLine, MakeSession, SessionChange
 from yarrow.client.shell_escape import BANG
 from yarrow.client.slash_command import ChatParts, LongOperation
 from yarrow.client.stub import Stub
-from yarrow.client.tui.completion_sources import make_sources
+from yarrow.client.tui.editor.completion import make_sources
 from yarrow.client.tui.editor.editor import Editor
-from yarrow.client.tui.editor.external_editor import EditorError
 from yarrow.client.tui.history import NoteKind
-from yarrow.client.tui.input_actions import RUN_CONTINUES, RUN_PAUSED, ImageInput, edit_externally, suspend_program
+from yarrow.client.tui.input_actions import (
+    RUN_CONTINUES,
+    RUN_PAUSED,
+    EditorError,
+    ImageInput,
+    edit_externally,
+    suspend_program,
+)
 from yarrow.client.tui.item_view import PROMPT_SIGN
 from yarrow.client.tui.key_bindings import KeyAction, make_bindings
 from yarrow.client.tui.permission_queue import PermissionQueue

@@ -2,7 +2,13 @@
 
 import asyncio
 import os
-from collections.abc import Callable
+import shlex
+import signal
+from asyncio.subprocess import Process
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import mkstemp
 
 from yarrow.client.clipboard import ClipboardError, read_image
 from yarrow.client.slash_command import CommandError
@@ -14,15 +20,18 @@ from yarrow.client.tui.editor.attachments import (
     make_image,
 )
 from yarrow.client.tui.editor.editor import Editor
-from yarrow.client.tui.editor.external_editor import edit_text
 from yarrow.client.tui.history import NoteKind
-from yarrow.client.tui.job_control import NO_SHELL_NOTICE, has_shell, stop_process
+from yarrow.client.tui.keyboard import NO_SHELL_NOTICE, has_shell, stop_process
 from yarrow.client.tui.screen import Screen
 from yarrow.client.tui.view_state import ViewState
+from yarrow.platform import system
+from yarrow.platform.search_path import find_program
 from yarrow.v1 import agent_pb2 as pb
 
 RUN_CONTINUES = "The run continues in the service"
 RUN_PAUSED = "The run is suspended; fg resumes it"
+MAX_END_SECONDS = 1.0
+"""Grace period in seconds for a terminated editor to restore the terminal, before it is killed."""
 
 
 class ImageInput:
@@ -108,3 +117,73 @@ async def suspend_program(screen: Screen, run_note: str) -> str:
 
 def _to_mib(count: int) -> str:
     return f"{count / (1 << 20):.1f} MiB"
+
+
+class EditorError(Exception):
+    """The editor could not be run, or failed; the message says why and what to set."""
+
+
+async def edit_text(text: str, environment: Mapping[str, str], terminal: int | None = None) -> str:
+    """Return the text as edited by the user. Raises `EditorError`; the text is unchanged then.
+
+    `terminal` is the descriptor that the editor draws on; None for that of this process.
+    """
+    named = environment.get("VISUAL") or environment.get("EDITOR") or system.DEFAULT_EDITOR
+    descriptor, name = mkstemp(prefix="yarrow-", suffix=".md")
+    path = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+        # Split without a shell, so that nothing in a name is executed.
+        program, *options = shlex.split(named)
+        found = find_program(program, environment)
+        if found is None:
+            # Imported here because only an error needs it.
+            import shutil
+
+            is_planted = shutil.which(program, path=environment.get("PATH"))
+            place = "is inside the workspace and is not run" if is_planted else "was not found"
+            raise EditorError(f"the editor {program!r} {place}: set VISUAL or EDITOR")
+        process = await asyncio.create_subprocess_exec(found, *options, name, stdout=terminal, stderr=terminal)
+        try:
+            code = await process.wait()
+        finally:
+            if process.returncode is None:
+                await _terminate(process)
+        if code:
+            raise EditorError(f"{named} exited with code {code}; the text is unchanged")
+        return path.read_text("utf-8", "replace").removesuffix("\n")
+    except (OSError, ValueError) as error:
+        raise EditorError(f"{named!r} cannot be run ({error}): set VISUAL or EDITOR") from None
+    finally:
+        with suppress(OSError):
+            path.unlink()
+
+
+async def _terminate(process: Process) -> None:
+    """Terminate an editor and its descendants with the program; otherwise they keep reading from the terminal."""
+    pids = [process.pid, *_find_descendants(process.pid)]
+    _signal(pids, signal.SIGTERM)
+    ended = asyncio.ensure_future(process.wait())
+    late = asyncio.get_running_loop().call_later(MAX_END_SECONDS, _signal, pids, system.KILL_SIGNAL)
+    while not ended.done():
+        # Another cancellation does not speed this up: it takes at most a second.
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(ended)
+    late.cancel()
+    _signal(pids[1:], system.KILL_SIGNAL)
+
+
+def _signal(pids: Sequence[int], number: signal.Signals) -> None:
+    for one in pids:
+        with suppress(OSError):
+            os.kill(one, number)
+
+
+def _find_descendants(pid: int) -> list[int]:
+    """Return the descendants of a process, where the system lists them."""
+    try:
+        children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+    return [*children, *(one for child in children for one in _find_descendants(child))]

@@ -12,8 +12,7 @@ from yarrow.client.sanitizer import sanitize
 from yarrow.client.shell_escape import is_rerun_offered, strip_instruction
 from yarrow.client.tui import markdown
 from yarrow.client.tui.history import CallItem, CallState, Item, NoteItem, NoteKind, TextItem, ThinkingItem
-from yarrow.client.tui.rich_render import paint, render_lines
-from yarrow.client.tui.terminal_theme import HistoryView
+from yarrow.client.tui.terminal_theme import HistoryView, paint, render_lines
 
 MAX_THINKING_LINES = 3
 """Maximum lines shown of unfinished thinking."""

@@ -1,14 +1,18 @@
-"""Keyboard input; distinguishes pastes from typing even if the terminal does not mark them."""
+"""Keyboard of a terminal: tells pastes from typing even if the terminal does not mark them, and Ctrl+Z suspends."""
 
+import asyncio
+import os
 import re
 import select
+import signal
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+from prompt_toolkit.application import in_terminal
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.input.vt100 import Vt100Input
-from prompt_toolkit.key_binding import KeyPress
+from prompt_toolkit.key_binding import KeyPress, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
 from yarrow.client.tui.terminal_modes import get_modes, set_modes
@@ -38,6 +42,9 @@ _ALT_ENTER = "\x1b[13;3u"
 _IGNORED_KEYS = (Keys.Vt100MouseEvent, Keys.CPRResponse)
 _LINE_WITHIN = re.compile(r"[\r\n](?=.)", re.DOTALL)
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+MAX_STOP_SECONDS = 0.3
+"""Maximum seconds until the stop takes effect; the system never stops a group that no shell could resume."""
+NO_SHELL_NOTICE = "Can't suspend: no parent shell to return to"
 
 
 class Keyboard(Vt100Input):
@@ -125,3 +132,50 @@ def _normalize_sequence(found: re.Match[str]) -> str:
     if sequence == _ALT_ENTER:
         return "\x1b\r"
     return sequence if sequence.startswith(_PASTE_BEGIN) or sequence in ANSI_SEQUENCES else ""
+
+
+def has_shell() -> bool:
+    """Return whether there may be a shell that can resume the program: a session leader has none."""
+    return os.getsid(0) != os.getpid()
+
+
+async def stop_process() -> bool:
+    """Stop this process and its group until a shell resumes it; return False if it was not stopped.
+
+    The terminal must have been restored before.
+    """
+    loop = asyncio.get_running_loop()
+    woken, continued = asyncio.Event(), False
+
+    def wake(*_: object) -> None:
+        nonlocal continued
+        continued = True
+        loop.call_soon_threadsafe(woken.set)
+
+    before = signal.signal(signal.SIGCONT, wake)
+    late = loop.call_later(MAX_STOP_SECONDS, woken.set)
+    try:
+        os.kill(0, signal.SIGTSTP)
+        # Another thread may receive the signal, so that this one gets here before the process stops.
+        await woken.wait()
+    finally:
+        late.cancel()
+        signal.signal(signal.SIGCONT, before)
+    return continued
+
+
+def make_suspend_handler(after: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
+    """Return the handler of Ctrl+Z in a view; `after` is called once the program is resumed."""
+
+    async def suspend() -> None:
+        async with in_terminal():
+            await stop_process()
+        after()
+
+    def handle(event: KeyPressEvent) -> None:
+        if has_shell():
+            if isinstance(event.app.input, Keyboard):
+                event.app.input.stays_raw = False
+            event.app.create_background_task(suspend())
+
+    return handle

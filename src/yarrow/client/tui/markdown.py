@@ -16,8 +16,7 @@ from rich.text import Text
 from typing_extensions import override
 
 from yarrow.client.sanitizer import sanitize
-from yarrow.client.tui.rich_render import render_lines
-from yarrow.client.tui.terminal_theme import TerminalTheme
+from yarrow.client.tui.terminal_theme import TerminalTheme, render_lines
 
 MAX_BLOCK_LINES = 60
 """Maximum lines of an unfinished block; a longer one is cut at a place where its two parts look like one."""

@@ -8,12 +8,10 @@ from functools import partial
 from grpc import aio
 from msgspec import Struct
 
-from yarrow.client.event_stream import EventStream
-from yarrow.client.message_history import read_messages_after
+from yarrow.client.event_stream import EventStream, StreamCursor
 from yarrow.client.permission_texts import PermissionReply
 from yarrow.client.reconnection import ConnectionState, retry_while_lost
-from yarrow.client.session_setup import session_exists
-from yarrow.client.stream_cursor import StreamCursor
+from yarrow.client.sessions import read_messages_after, session_exists
 from yarrow.client.stub import Stub
 from yarrow.client.tui.history import SessionHistory, make_history
 from yarrow.v1 import agent_pb2 as pb

@@ -8,8 +8,7 @@ from rich.cells import cell_len, chop_cells, get_character_cell_size, set_cell_s
 
 from yarrow.client.permission_texts import CallLine
 from yarrow.client.tui.item_view import PROMPT_SIGN
-from yarrow.client.tui.rich_render import paint
-from yarrow.client.tui.terminal_theme import TerminalTheme
+from yarrow.client.tui.terminal_theme import TerminalTheme, paint
 
 MIN_COLUMNS = 20
 MIN_ROWS = 3

@@ -1,10 +1,12 @@
-"""Setup of the session for a prompt: finds or creates it before the prompt is sent."""
+"""Sessions of the service: find, create and open one, and read its messages."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 
 from grpc import aio
 from msgspec import Struct
 
+from yarrow.client.reconnection import retry_while_lost
 from yarrow.client.rpc_errors import SessionNotFound, parse_rpc_error
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
@@ -126,3 +128,19 @@ def _make_info(state: pb.GetStateResponse) -> SessionInfo:
         dry_run=state.settings.dry_run,
         settings=state.settings,
     )
+
+
+async def read_messages_after(stub: Stub, session_id: str, anchor: str, *, skip: int = 0) -> AsyncIterator[pb.Message]:
+    """Yield the messages after the message `anchor` (from the first one if it is empty), without the first `skip`.
+
+    Reconnects when the connection is lost.
+    """
+    more = True
+    while more:
+        request = pb.GetMessagesRequest(session_id=session_id, after=anchor)
+        page = await retry_while_lost(partial(stub.GetMessages, request))
+        for message in page.messages[skip:]:
+            yield message
+        skip = max(0, skip - len(page.messages))
+        more = page.has_more and bool(page.messages)
+        anchor = page.messages[-1].id if page.messages else anchor
