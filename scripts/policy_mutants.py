@@ -1,12 +1,14 @@
 """Mutants of the guards in `yarrow.policy`: law, what breaks, file, old text, new text, tests."""
 
 P = "tests/policy/test_"
-BASELINE, POINTERS, MADE, UNJUDGED = (f"{P}sandbox_{name}.py" for name in ("baseline", "pointers", "made", "unjudged"))
+BASELINE, POINTERS, MADE, UNJUDGED = (
+    f"{P}sandbox_{name}.py" for name in ("baseline", "pointers", "new_repositories", "unscanned")
+)
 CONFIGS, LEFTOVERS, REPOSITORIES = (f"{P}sandbox_{name}.py" for name in ("configs", "leftovers", "repositories"))
-LINKS, INCLUDES, OBEYED = (f"{P}sandbox_{name}.py" for name in ("git_links", "includes", "obeyed"))
+LINKS, INCLUDES, OBEYED = (f"{P}sandbox_{name}.py" for name in ("git_links", "includes", "startup_files"))
 QUARANTINE, WRITES, WORKSPACE = (f"{P}{name}.py" for name in ("quarantine", "sandbox_writes", "workspace"))
 PERMISSION, LINES, RULES = f"{P}permission.py", f"{P}shell_lines.py", "tests/agent/test_path_rules.py"
-VARIABLES, ENVIRONMENT, PLACES = (f"{P}{name}.py" for name in ("secret_variables", "environment", "secret_places"))
+VARIABLES, ENVIRONMENT, PLACES = (f"{P}{name}.py" for name in ("secret_variables", "environment", "credential_paths"))
 ENV_LINKS, TRACKED, ROOT_FILES = (f"{P}sandbox_{name}.py" for name in ("env_links", "tracked_env", "root_files"))
 SANDBOX, PERMIT = "policy/sandbox/", "policy/permission/"
 
@@ -171,7 +173,7 @@ GIT: tuple[Row, ...] = (
         f"{SANDBOX}git_directories.py",
         "        yield hooks\n        return\n    try:",
         "        return\n    try:",
-        f"{LINKS} {MADE} {BASELINE} {P}git_steps.py",
+        f"{LINKS} {MADE} {BASELINE} {P}git_todo_lists.py",
     ),
     (
         "git",
@@ -211,7 +213,7 @@ GIT: tuple[Row, ...] = (
         f"{SANDBOX}git_directories.py",
         "    return below is not None and not re.search(",
         "    return False and not re.search(",
-        f"{BASELINE} {POINTERS} {P}git_steps.py",
+        f"{BASELINE} {POINTERS} {P}git_todo_lists.py",
     ),
     (
         "git",
@@ -219,7 +221,7 @@ GIT: tuple[Row, ...] = (
         f"{SANDBOX}directory_scan.py",
         "    lowercase = {name.casefold() for name in names}\n    return any(needed",
         "    lowercase = set(names)\n    return any(needed",
-        f"{P}sandbox_names.py {BASELINE} {P}git_steps.py",
+        f"{P}sandbox_directory_scan.py {BASELINE} {P}git_todo_lists.py",
     ),
     (
         "git",
@@ -518,7 +520,7 @@ LOST: tuple[Row, ...] = (
         f"{SANDBOX}baseline.py",
         "        return saved or _harmless_remainder(path, before)\n",
         "        return saved\n",
-        f"{P}sandbox_made.py",
+        f"{P}sandbox_new_repositories.py",
     ),
     (
         "lost",
@@ -622,7 +624,7 @@ LOST: tuple[Row, ...] = (
         "policy/directory_trees.py",
         "        if not stat.S_ISDIR(path.lstat().st_mode):\n            path.unlink()\n            return\n",
         "        path = path.resolve()\n",
-        f"{LEFTOVERS} {P}scratch.py",
+        f"{LEFTOVERS} {P}temp_dir.py",
     ),
 )
 
@@ -793,7 +795,7 @@ QUESTION: tuple[Row, ...] = (
         f"{PERMIT}path_rules.py",
         'if named in (READ_RULE, "*") and pattern is not None and word == "deny":',
         "if False:",
-        f"{RULES} {PERMISSION} tests/agent/test_tool_access.py {P}sandbox_places.py",
+        f"{RULES} {PERMISSION} tests/agent/test_tool_access.py {P}sandbox_home_secrets.py",
     ),
     (
         "permission",
@@ -892,7 +894,7 @@ SECRETS: tuple[Row, ...] = (
         "policy/secrets.py",
         " or (copied is not None and self._has(next(filter(None, copied.groups()))))",
         "",
-        f"{P}sandbox_env_everywhere.py {P}sandbox_names.py {P}workspace.py tests/service/test_secret_files.py",
+        f"{P}sandbox_env_everywhere.py {P}sandbox_directory_scan.py {P}workspace.py tests/service/test_secret_files.py",
     ),
     (
         "secrets",
@@ -900,7 +902,7 @@ SECRETS: tuple[Row, ...] = (
         "policy/secrets.py",
         "        if _matches(self.extra_names, name):\n            return True\n",
         "",
-        f"{WORKSPACE} tests/service/test_secret_files.py {P}sandbox_names.py",
+        f"{WORKSPACE} tests/service/test_secret_files.py {P}sandbox_directory_scan.py",
     ),
     (
         "secrets",
@@ -908,7 +910,7 @@ SECRETS: tuple[Row, ...] = (
         "policy/secrets.py",
         "        name = name.casefold()\n        copied",
         "        copied",
-        f"{WORKSPACE} tests/service/test_secret_files.py {P}sandbox_names.py {P}sandbox_env_everywhere.py",
+        f"{WORKSPACE} tests/service/test_secret_files.py {P}sandbox_directory_scan.py {P}sandbox_env_everywhere.py",
     ),
     (
         "secrets",
@@ -1052,7 +1054,7 @@ SECRETS: tuple[Row, ...] = (
         f"{SANDBOX}sandboxed_command.py",
         "    pin_credential_parents(spec.home, spec.writable, found)\n",
         "",
-        f"{P}sandbox_places.py {PLACES} {P}sandbox_homes.py {P}sandbox_escapes.py {P}sandbox_writes.py",
+        f"{P}sandbox_home_secrets.py {PLACES} {P}sandbox_homes.py {P}sandbox_escapes.py {P}sandbox_writes.py",
     ),
     (
         "secrets",
@@ -1076,7 +1078,7 @@ SECRETS: tuple[Row, ...] = (
         f"{SANDBOX}protected_paths.py",
         "        found.secrets += _still_there(\n",
         "        _ = _still_there(\n",
-        f"{P}sandbox_env_everywhere.py {ENV_LINKS} {P}sandbox_names.py",
+        f"{P}sandbox_env_everywhere.py {ENV_LINKS} {P}sandbox_directory_scan.py",
     ),
     (
         "secrets",
@@ -1084,7 +1086,7 @@ SECRETS: tuple[Row, ...] = (
         f"{SANDBOX}bwrap_args.py",
         "        *_hidden_masks(),\n",
         "",
-        f"{P}sandbox_places.py {P}sandbox_escapes.py",
+        f"{P}sandbox_home_secrets.py {P}sandbox_escapes.py",
     ),
     (
         "secrets",
