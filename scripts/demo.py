@@ -18,7 +18,7 @@ from yarrow.errors import ProviderError
 from yarrow.extension.loader import ExtensionFunction
 from yarrow.message import Message, Role
 from yarrow.provider.detection import detect
-from yarrow.session.reader import load_session
+from yarrow.session.session_file_reader import load_session
 
 ROOT = Path(__file__).parents[1]
 HOME = ROOT / "build" / "demo"

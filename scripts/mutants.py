@@ -85,7 +85,7 @@ MUTANTS = (
     Mutant(
         "3",
         "what is acknowledged is not forced to the disk",
-        "session/store.py",
+        "session/open_session_log.py",
         "                self._calls.sync(self._fd, directory=False)\n                self._sync_failed = False",
         "                self._sync_failed = False",
         "tests/session/test_session_power.py",
@@ -326,7 +326,7 @@ MUTANTS = (
     Mutant(
         "sandbox",
         "changed files that other tools execute are not named",
-        "policy/executed_paths.py",
+        "policy/auto_executed_files.py",
         "        parts[start : start + len(row)] ==",
         "        False and parts[start : start + len(row)] ==",
         "tests/service/test_executed_files.py",
@@ -342,7 +342,7 @@ MUTANTS = (
     Mutant(
         "sandbox",
         "a command outside the sandbox is compared at the top directory alone",
-        "agent/executed_files.py",
+        "agent/executed_file_changes.py",
         "nested = access.kind is ToolKind.SHELL and not is_watched",
         "nested = False",
         "tests/service/test_executed_files.py::test_a_notice_names_what_a_command_changed_in_any_directory",
@@ -350,7 +350,7 @@ MUTANTS = (
     Mutant(
         "git",
         "a setting that the user changed while a command ran is quarantined without a notice",
-        "policy/sandbox/baseline.py",
+        "policy/sandbox/git_baseline.py",
         "if verdict.reason != EXECUTED_REASON or replaced.isdisjoint(",
         "if True or replaced.isdisjoint(",
         "tests/service/test_concurrent_settings.py",
@@ -366,7 +366,7 @@ MUTANTS = (
     Mutant(
         "git",
         "what git would execute of a repository that a command made stays",
-        "policy/sandbox/baseline.py",
+        "policy/sandbox/git_baseline.py",
         "    if not planted:\n        return",
         "    if planted:\n        return",
         "tests/policy/test_sandbox_new_repositories.py tests/policy/test_sandbox_baseline.py",
@@ -374,7 +374,7 @@ MUTANTS = (
     Mutant(
         "git",
         "files that existed are quarantined in place of what completes a git directory around them",
-        "policy/sandbox/baseline.py",
+        "policy/sandbox/git_baseline.py",
         "if completing and made and not is_complete(had):",
         "if False:",
         "tests/policy/test_sandbox_baseline.py::test_existing_files_stay_when_a_git_directory_is_created_around_them",
@@ -382,7 +382,7 @@ MUTANTS = (
     Mutant(
         "git",
         "a command completes a git directory that the user left half made",
-        "policy/sandbox/baseline.py",
+        "policy/sandbox/git_baseline.py",
         "allowed = before.trusted if is_complete(names) else before.trusted | before.known",
         "allowed = before.trusted | before.known",
         "tests/policy/test_sandbox_baseline.py::test_a_command_cannot_complete_a_partial_git_directory_of_the_user",
@@ -406,7 +406,7 @@ MUTANTS = (
     Mutant(
         "sandbox",
         "a secret that differs from what git has recorded is read",
-        "policy/sandbox/git_files.py",
+        "policy/sandbox/git_internal_files.py",
         "return entries[0].endswith(ids)",
         "return True",
         "tests/policy/test_sandbox_tracked_env.py::test_a_changed_env_file_cannot_be_read_or_written",
@@ -430,7 +430,7 @@ MUTANTS = (
     Mutant(
         "git",
         "garbage is not collected beside a guarded worktree",
-        "policy/sandbox/git_files.py",
+        "policy/sandbox/git_internal_files.py",
         'return any(path.parent.name == "worktrees" for path in fixed)',
         "return False",
         "tests/policy/test_sandbox_repositories.py::test_git_still_collects_garbage_beside_another_worktree",
@@ -438,7 +438,7 @@ MUTANTS = (
     Mutant(
         "git",
         "a repository that a commit brings back is not named",
-        "agent/executed_files.py",
+        "agent/executed_file_changes.py",
         '            *_noted("RETURNING_REPOSITORIES", RETURNING, left.places),\n',
         "",
         "tests/service/test_embedded_repositories.py::test_a_repository_in_a_commit_is_named_once_and_ordinary_work_is_not",

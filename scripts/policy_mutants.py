@@ -18,7 +18,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "what a symlinked hook leads to is not judged",
-        f"{SANDBOX}executed_links.py",
+        f"{SANDBOX}links_to_executed_files.py",
         "                yield Path(real_path(hook))\n",
         "",
         f"{P}executed_links.py",
@@ -26,7 +26,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "symlinks on the way of a hook or startup file are not judged",
-        f"{SANDBOX}baseline.py",
+        f"{SANDBOX}git_baseline.py",
         "        if part.path not in protected and link_digest",
         "        if not part.path.is_symlink() and part.path not in protected and link_digest",
         f"{P}executed_links.py",
@@ -42,7 +42,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "a command leaves a symlink in place of `.git`",
-        f"{SANDBOX}path_guard.py",
+        f"{SANDBOX}absent_path_guard.py",
         '(path := root / ".git").is_symlink())',
         '(path := root / ".git") is None)',
         f"{P}executed_links.py",
@@ -58,7 +58,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "a `.git` file that leads out of the workspace stays",
-        f"{SANDBOX}baseline.py",
+        f"{SANDBOX}git_baseline.py",
         "        if part not in before.known and part.path not in before.protected:\n",
         "        if False:\n",
         POINTERS,
@@ -66,7 +66,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "a pointer that a command turned to the user's files is not named",
-        f"{SANDBOX}baseline.py",
+        f"{SANDBOX}git_baseline.py",
         "turned = [part for part in pointers_now if part not in before.pointers]",
         "turned = list[PathDigest]()",
         f"{POINTERS} {BASELINE}",
@@ -74,7 +74,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "directories that a command closed are not judged",
-        f"{SANDBOX}baseline.py",
+        f"{SANDBOX}git_baseline.py",
         "        if is_owned_by_user(part.path):\n            reason",
         "        if False:\n            reason",
         f"{POINTERS} {BASELINE} {P}sandbox_git_links.py",
@@ -90,7 +90,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "a mount that ended counts as one that holds",
-        f"{SANDBOX}baseline.py",
+        f"{SANDBOX}git_baseline.py",
         "if seals.get(path) == file_signature(path))",
         "if seals.get(path))",
         f"{CONFIGS} {LEFTOVERS} tests/service/test_concurrent_settings.py",
@@ -98,7 +98,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "what a command made is trusted by one that runs beside it",
-        f"{SANDBOX}baseline.py",
+        f"{SANDBOX}git_baseline.py",
         "        baseline = _restrict(baseline, other)\n",
         "        pass\n",
         f"{MADE} {LEFTOVERS}",
@@ -106,7 +106,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "a file that another command made is protected as the user's",
-        f"{SANDBOX}baseline.py",
+        f"{SANDBOX}git_baseline.py",
         "    if not _existed(path, other):\n        return False\n",
         "    return True\n",
         f"{MADE} {LEFTOVERS}",
@@ -114,7 +114,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "a change of a configuration that executes something counts as harmless",
-        f"{SANDBOX}baseline.py",
+        f"{SANDBOX}git_baseline.py",
         "return is_readable and is_settable_change(",
         "return is_readable or is_settable_change(",
         f"{CONFIGS} {BASELINE} {MADE}",
@@ -122,7 +122,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "a directory that cannot be judged stays",
-        f"{SANDBOX}baseline.py",
+        f"{SANDBOX}git_baseline.py",
         "        paths = (directory / name for name in made or obeyed)\n",
         "        paths = (directory / name for name in ())\n",
         LEFTOVERS,
@@ -130,7 +130,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "what lies beyond the limit is trusted",
-        f"{SANDBOX}baseline.py",
+        f"{SANDBOX}git_baseline.py",
         "seen = {directory: () if _is_in(unjudged, directory) else names for",
         "seen = {directory: names for",
         UNJUDGED,
@@ -266,7 +266,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "a work tree in a git directory counts as the repository's own",
-        f"{SANDBOX}git_files.py",
+        f"{SANDBOX}git_internal_files.py",
         " or _is_in_git_directory(real, roots):",
         ":",
         POINTERS,
@@ -274,7 +274,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "a work tree with files of others counts as one of a submodule that is not checked out",
-        f"{SANDBOX}git_files.py",
+        f"{SANDBOX}git_internal_files.py",
         "        return not os.listdir(tree)  # noqa: PTH208 (no Path is needed)\n",
         "        return True\n",
         POINTERS,
@@ -410,7 +410,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "what is created where nothing may be stays",
-        f"{SANDBOX}path_guard.py",
+        f"{SANDBOX}absent_path_guard.py",
         "taken = [place.quarantine(quarantine) for place in self.places]",
         "taken: list[QuarantineEntry | None] = []",
         f"{P}sandbox_escapes.py {LEFTOVERS} {OBEYED}",
@@ -418,7 +418,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "a workspace that becomes a git directory itself is obeyed",
-        f"{SANDBOX}path_guard.py",
+        f"{SANDBOX}absent_path_guard.py",
         "    taken += [head.quarantine(quarantine, reason=BARE_ROOT_REASON) for head in heads]\n",
         "    del heads\n",
         f"{LEFTOVERS} {MADE}",
@@ -426,7 +426,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "programs that a git configuration names are not named when they change",
-        "policy/git_named_programs.py",
+        "policy/git_config_programs.py",
         "            elif is_in_table(setting, COMMANDS):\n",
         "            elif False:\n",
         f"{P}git_named_programs.py",
@@ -434,7 +434,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "hooks that are symlinks are not named when they change",
-        "policy/git_named_programs.py",
+        "policy/git_config_programs.py",
         '        hooks = _linked_hooks(common / "hooks")\n',
         "        hooks = ()\n",
         f"{P}git_named_programs.py",
@@ -442,7 +442,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "commands of a rebase that stopped are not named",
-        "policy/git_state.py",
+        "policy/repository_snapshot.py",
         "    for found in _COMMAND.finditer(",
         "    for found in () and _COMMAND.finditer(",
         "tests/service/test_embedded_repositories.py",
@@ -493,7 +493,7 @@ LOST: tuple[Row, ...] = (
     (
         "lost",
         "a file of the user that a planted configuration includes is moved",
-        f"{SANDBOX}baseline.py",
+        f"{SANDBOX}git_baseline.py",
         "    planted = [part for part in planted if part.path not in spared]\n",
         "    del spared\n",
         BASELINE,
@@ -501,7 +501,7 @@ LOST: tuple[Row, ...] = (
     (
         "lost",
         "a symlink of the user is moved because of what surrounds it",
-        f"{SANDBOX}baseline.py",
+        f"{SANDBOX}git_baseline.py",
         "elif not is_complete(names) and part.path.is_symlink() and _existed(part.path, before):",
         "elif False:",
         f"{LINKS} {BASELINE} {MADE} {POINTERS}",
@@ -509,7 +509,7 @@ LOST: tuple[Row, ...] = (
     (
         "lost",
         "files that a pointer was led to are moved instead of the pointer",
-        f"{SANDBOX}baseline.py",
+        f"{SANDBOX}git_baseline.py",
         "        if not may_be_git_directory(directory, names) and part.path not in seen and",
         "        if False and",
         f"{POINTERS} {BASELINE}",
@@ -517,7 +517,7 @@ LOST: tuple[Row, ...] = (
     (
         "lost",
         "the remotes of a clone go with its hooks",
-        f"{SANDBOX}baseline.py",
+        f"{SANDBOX}git_baseline.py",
         "        return saved or _harmless_remainder(path, before)\n",
         "        return saved\n",
         f"{P}sandbox_new_repositories.py",
@@ -533,7 +533,7 @@ LOST: tuple[Row, ...] = (
     (
         "lost",
         "a directory that took the place of another is emptied",
-        f"{SANDBOX}path_guard.py",
+        f"{SANDBOX}absent_path_guard.py",
         "            if (status.st_dev, status.st_ino) != self.identity:\n                return None\n",
         "",
         LEFTOVERS,
@@ -541,7 +541,7 @@ LOST: tuple[Row, ...] = (
     (
         "lost",
         "a file that is in the way of a guarded path is moved though it is unchanged",
-        f"{SANDBOX}path_guard.py",
+        f"{SANDBOX}absent_path_guard.py",
         "        if self.first and file_signature(self.base / first) == self.first:\n",
         "        if False:\n",
         f"{LEFTOVERS} {REPOSITORIES} {BASELINE}",
@@ -605,7 +605,7 @@ LOST: tuple[Row, ...] = (
     (
         "lost",
         "a worktree of the user is unregistered",
-        f"{SANDBOX}git_files.py",
+        f"{SANDBOX}git_internal_files.py",
         "return directory if is_named_back and is_real and is_open and not is_users else None",
         "return directory if is_named_back and is_real and is_open else None",
         WRITES,
@@ -621,7 +621,7 @@ LOST: tuple[Row, ...] = (
     (
         "lost",
         "removing a tree follows a symlink",
-        "policy/directory_trees.py",
+        "policy/deep_directory_trees.py",
         "        if not stat.S_ISDIR(path.lstat().st_mode):\n            path.unlink()\n            return\n",
         "        path = path.resolve()\n",
         f"{LEFTOVERS} {P}temp_dir.py",
@@ -875,7 +875,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "a variable with the name of a secret is passed on",
-        "policy/secrets.py",
+        "policy/secret_names.py",
         "re.search(SECRET_NAME_PATTERN, name, re.IGNORECASE) or re.match(",
         "re.match(",
         f"{VARIABLES} {ENVIRONMENT}",
@@ -883,7 +883,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "a variable with the value of a secret is passed on",
-        "policy/secrets.py",
+        "policy/secret_names.py",
         " or re.match(SECRET_VALUE_PATTERN, value, re.IGNORECASE)\n",
         "\n",
         f"{VARIABLES} {ENVIRONMENT}",
@@ -891,7 +891,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "an editor's copy of a secret file is open",
-        "policy/secrets.py",
+        "policy/secret_names.py",
         " or (copied is not None and self._has(next(filter(None, copied.groups()))))",
         "",
         f"{P}sandbox_env_everywhere.py {P}sandbox_directory_scan.py {P}workspace.py tests/service/test_secret_files.py",
@@ -899,7 +899,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "names that the settings add are open",
-        "policy/secrets.py",
+        "policy/secret_names.py",
         "        if _matches(self.extra_names, name):\n            return True\n",
         "",
         f"{WORKSPACE} tests/service/test_secret_files.py {P}sandbox_directory_scan.py",
@@ -907,7 +907,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "a secret file with a name in capitals is open",
-        "policy/secrets.py",
+        "policy/secret_names.py",
         "        name = name.casefold()\n        copied",
         "        copied",
         f"{WORKSPACE} tests/service/test_secret_files.py {P}sandbox_directory_scan.py {P}sandbox_env_everywhere.py",
@@ -979,7 +979,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "a hard link of a secret file is open to file tools",
-        "policy/secret_links.py",
+        "policy/links_to_secret_files.py",
         "return self._linked.has(real) or (bool(self._files) and _identity(real) in self._files)",
         "return self._linked.has(real)",
         f"tests/tool/test_secret_links.py {ENV_LINKS}",
@@ -987,7 +987,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "what a symlink with a secret name leads to is open to file tools",
-        "policy/secret_links.py",
+        "policy/links_to_secret_files.py",
         "return self._linked.has(real) or (",
         "return (",
         f"tests/tool/test_secret_links.py {ENV_LINKS}",
@@ -1019,7 +1019,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "a secret that an index guesses counts as recorded",
-        f"{SANDBOX}git_files.py",
+        f"{SANDBOX}git_internal_files.py",
         "if len(entries) != 1 or entries == _UNKNOWN:",
         "if not entries or entries == _UNKNOWN:",
         TRACKED,
@@ -1027,7 +1027,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "an index that cannot be read records every secret",
-        f"{SANDBOX}git_files.py",
+        f"{SANDBOX}git_internal_files.py",
         "    return entries[0].endswith(ids)\n",
         "    return entries[0].endswith(ids) or not ids\n",
         TRACKED,
@@ -1035,7 +1035,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "a guess that an index confirms later opens a secret",
-        f"{SANDBOX}git_files.py",
+        f"{SANDBOX}git_internal_files.py",
         "    if seen in _differing:\n        return False\n",
         "",
         TRACKED,
@@ -1067,7 +1067,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "what a symlink with a secret name leads to is readable",
-        f"{SANDBOX}secret_symlinks.py",
+        f"{SANDBOX}secret_symlink_targets.py",
         "return real if stat.S_ISREG(mode) and not is_open",
         "return None if stat.S_ISREG(mode) and not is_open",
         ENV_LINKS,
@@ -1099,7 +1099,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "closed directories are readable for root",
-        f"{SANDBOX}root_files.py",
+        f"{SANDBOX}root_only_files.py",
         "        if is_whole and _is_closed(status):\n",
         "        if False:\n",
         ROOT_FILES,
@@ -1107,7 +1107,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "what a symlink of root leads to is readable for root",
-        f"{SANDBOX}root_files.py",
+        f"{SANDBOX}root_only_files.py",
         "                self._target(path)\n",
         "                pass\n",
         ROOT_FILES,
@@ -1115,7 +1115,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "secret names are masked last",
-        f"{SANDBOX}root_files.py",
+        f"{SANDBOX}root_only_files.py",
         "return not (is_secret_name(name) or may_hold_key(name) or ENV_FILES.has(name)), path.count",
         "return False, path.count",
         ROOT_FILES,

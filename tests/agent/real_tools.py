@@ -12,7 +12,7 @@ from yarrow.agent.permission_broker import PermissionConfig, PermissionDecision
 from yarrow.agent.run_context import RunResources
 from yarrow.config.settings import PermissionMode
 from yarrow.event import events as ev
-from yarrow.policy.secrets import ENV_FILES, SecretFiles
+from yarrow.policy.secret_names import ENV_FILES, SecretFiles
 from yarrow.policy.workspace import Workspace
 from yarrow.tool.base import Tool, ToolContext
 from yarrow.tool.builtin import BUILTIN_TOOLS

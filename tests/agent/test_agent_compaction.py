@@ -9,7 +9,7 @@ import pytest
 from doubles.hooking import hooks
 from doubles.rig import Rig, call, drain
 from yarrow.agent.compaction.compact import MAX_HALVINGS
-from yarrow.agent.context import context_of
+from yarrow.agent.model_context import context_of
 from yarrow.config.settings import CompactionSettings
 from yarrow.errors import Code, Precondition
 from yarrow.event import events as ev

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from yarrow.agent.cancellation_shield import run_shielded
 from yarrow.agent.exclusive_task import TRANSITIONS, StateMachine
 from yarrow.agent.message_queue import MessageQueue, QueuedMessage
-from yarrow.agent.shield import run_shielded
 from yarrow.config.settings import ServiceSettings
 from yarrow.event.events import AgentState, QueuedText, StateChange
 

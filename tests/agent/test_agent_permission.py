@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from doubles.hooking import hooks
 from doubles.rig import NOW, ListLog, Rig, call, drain
 from yarrow.agent.agent import Agent
-from yarrow.agent.context import TokenCounter
 from yarrow.agent.exclusive_task import RunningCount
+from yarrow.agent.model_context import TokenCounter
 from yarrow.agent.permission_broker import MAX_ABSENCE_SECONDS, TIMEOUT, PermissionConfig, PermissionDecision
 from yarrow.agent.session_writer import SessionSource, SessionWriter
 from yarrow.config.settings import AllowedCall, PermissionMode

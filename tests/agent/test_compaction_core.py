@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from yarrow.agent.compaction.compact import compact, summarize_with
 from yarrow.agent.compaction.plan import MIN_ANSWER, CompactionPlan, CompactionTask, Cut, KeepBudget, cut, plan
 from yarrow.agent.compaction.summary import SYSTEM, Summarize, SummaryAnswer, TouchedFiles, parse_summary, summary_text
-from yarrow.agent.context import (
+from yarrow.agent.model_context import (
     Context,
     ContextBudget,
     TokenCounter,
@@ -30,8 +30,8 @@ from yarrow.message import Block, Image, Message, Role, Text, Thinking, ToolCall
 from yarrow.prompt.untrusted import CLOSING_TAG, OPENING_TAG
 from yarrow.provider.base import CompletionRequest, ProviderEvent, ProviderInfo, TextPiece
 from yarrow.provider.chat_completions.request import encode_chat_request as encode_request
-from yarrow.provider.history import Target
-from yarrow.provider.rules import violations
+from yarrow.provider.chat_request_rules import violations
+from yarrow.provider.history_repair import Target
 from yarrow.provider.scripted import ScriptedProvider, make_script
 from yarrow.session import record as rec
 from yarrow.session.record import Compaction, Header, Record

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from yarrow.agent import context as contexts
-from yarrow.agent.context import (
+from yarrow.agent import model_context as contexts
+from yarrow.agent.model_context import (
     IMAGE_TOKENS,
     Context,
     ContextBudget,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from doubles.rig import Rig, call
-from yarrow.agent.recovery import MAX_PAUSES
+from yarrow.agent.model_call_recovery import MAX_PAUSES
 from yarrow.agent.retry import JITTER, MAX_WAIT_SECONDS, Clock, RetryPolicy
 from yarrow.config.settings import CompactionSettings, RetrySettings
 from yarrow.errors import Code, ProviderError

@@ -10,7 +10,7 @@ from agent.real_tools import Real
 
 from yarrow.config.settings import AllowedCall, PermissionMode
 from yarrow.event import events as ev
-from yarrow.policy.secrets import SecretFiles
+from yarrow.policy.secret_names import SecretFiles
 
 
 @pytest.fixture

@@ -32,7 +32,8 @@ def test_a_prompt_imports_no_other_adapter_and_no_development_tool() -> None:
     modules = set(done.stdout.split())
     assert "grpc.aio" in modules
     unwanted = {
-        "yarrow.provider.llamacpp.adapter", "yarrow.provider.local.server", "yarrow.provider.scripted", "xllamacpp",
+        "yarrow.provider.llamacpp.adapter", "yarrow.provider.local.server_process", "yarrow.provider.scripted",
+        "xllamacpp",
         "google.rpc", "google.protobuf.json_format", "httpx", "regex", "difflib", "tempfile", "argparse",
         "unittest", "pydantic", "urllib.request", "email", "http.client",
     }  # fmt: skip

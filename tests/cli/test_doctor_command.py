@@ -22,9 +22,9 @@ from yarrow.cli.doctor import machine_checks
 from yarrow.cli.doctor_command import run_doctor
 from yarrow.errors import UsageError
 from yarrow.platform import system
-from yarrow.session.disk import Disk
-from yarrow.session.manager import SessionManager
+from yarrow.session.disk_access import Disk
 from yarrow.session.record import Header
+from yarrow.session.session_manager import SessionManager
 
 WIRED = True
 """True if `yarrow doctor` is a command; otherwise it is called directly."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.cli.terminal_permissions import QUIET_SECONDS, TypedLine
+from yarrow.cli.terminal_permission_prompts import QUIET_SECONDS, TypedLine
 from yarrow.client.permission_prompts import TypedAnswer
 
 

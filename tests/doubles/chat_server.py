@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from doubles.loopback import Loopback
-from yarrow.provider.rules import violations
+from yarrow.provider.chat_request_rules import violations
 
 Piece = bytes | asyncio.Event
 """Bytes that are flushed on their own, or a gate at which the answer stands still."""

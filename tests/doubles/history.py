@@ -7,8 +7,8 @@ from typing import Literal
 from msgspec import Struct
 
 from yarrow.message import Message, Role
-from yarrow.session.reader import StoredSession
 from yarrow.session.record import Queued, Undelivered
+from yarrow.session.session_file_reader import StoredSession
 
 Outcome = Literal["accepted", "refused", "unknown"]
 

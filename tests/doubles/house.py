@@ -19,8 +19,8 @@ from yarrow.service.dependencies import Dependencies, Telemetry
 from yarrow.service.provider_cache import ProviderCache
 from yarrow.service.rpc_handlers import register_service
 from yarrow.service.servicer import Servicer
-from yarrow.session.disk import Disk
-from yarrow.session.manager import SessionManager
+from yarrow.session.disk_access import Disk
+from yarrow.session.session_manager import SessionManager
 from yarrow.tool.registry import ToolRegistry
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub

@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from doubles.grammar import check_run, check_sequences
 from yarrow.agent.agent import Agent
-from yarrow.agent.context import TokenCounter
 from yarrow.agent.exclusive_task import RunningCount
 from yarrow.agent.hooks import HookRegistry
+from yarrow.agent.model_context import TokenCounter
 from yarrow.agent.permission_broker import PermissionConfig
 from yarrow.agent.retry import Clock
 from yarrow.agent.run_context import RunResources, RunSettings

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from yarrow.session.reader import load_session
 from yarrow.session.record import Record
+from yarrow.session.session_file_reader import load_session
 
 UNASKED = {"permissions": {"rules": {"bash": "auto"}}}
 SECONDS = 60.0

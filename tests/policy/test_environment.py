@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.policy.environment import FIXED_VARIABLES, child_environment
-from yarrow.policy.secrets import is_secret_variable
+from yarrow.policy.secret_names import is_secret_variable
 
 ORDINARY = {
     "PATH": "/usr/bin:/bin",

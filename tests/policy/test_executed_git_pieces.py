@@ -4,7 +4,7 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from yarrow.policy.executed_paths import NestedFiles, is_executed, is_executed_config
+from yarrow.policy.auto_executed_files import NestedFiles, is_executed, is_executed_config
 from yarrow.policy.sandbox.directory_scan import executed_entries, scan_executed
 
 EVIL = "[core]\n\tfsmonitor = evil\n"
@@ -47,7 +47,7 @@ def test_a_configuration_that_becomes_executed_is_named(tmp_path: Path) -> None:
 
 
 def test_directories_of_common_names_are_compared_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("yarrow.policy.executed_paths.MAX_NESTED_ENTRIES", 1)
+    monkeypatch.setattr("yarrow.policy.auto_executed_files.MAX_NESTED_ENTRIES", 1)
     for number in range(3):
         (tmp_path / f"{number}/hooks").mkdir(parents=True)
     (tmp_path / "z").mkdir()

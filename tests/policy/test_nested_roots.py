@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from sandboxed import SECRET, Corner
 
-from yarrow.cli.paths import working_directory
+from yarrow.cli.path_arguments import working_directory
 from yarrow.errors import ConfigError, InvalidArgument, UsageError
 from yarrow.policy.process import LauncherError
 from yarrow.policy.sandbox_factory import SandboxFactory

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from yarrow.platform import linux_syscalls
-from yarrow.policy.openat import PATH_CHANGED_ERRORS, open_beneath, open_directory
+from yarrow.policy.symlink_free_open import PATH_CHANGED_ERRORS, open_beneath, open_directory
 from yarrow.policy.workspace import Refused, Workspace
+from yarrow.tool.atomic_file_change import open_writable
 from yarrow.tool.base import ToolFailed
-from yarrow.tool.file_change import open_writable
 
 TRIES = 1_500
 INSIDE, OUTSIDE = b"inside", b"outside"

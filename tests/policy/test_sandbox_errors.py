@@ -10,9 +10,9 @@ import pytest
 from sandboxed import Corner
 
 from yarrow.platform.real_path import real_path
-from yarrow.policy.directory_trees import remove_tree, walk_tree
+from yarrow.policy.deep_directory_trees import remove_tree, walk_tree
 from yarrow.policy.sandbox import git_directories
-from yarrow.policy.sandbox.baseline import find_planted, rescan, take_baseline
+from yarrow.policy.sandbox.git_baseline import find_planted, rescan, take_baseline
 from yarrow.policy.workspace import Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -67,7 +67,7 @@ def test_case_atk_f7_a_pointer_that_provokes_an_error_is_quarantined_too(
     def failing(*_: Any) -> Iterator[None]:
         raise RecursionError
 
-    monkeypatch.setattr("yarrow.policy.sandbox.baseline._pointer_digest", failing)
+    monkeypatch.setattr("yarrow.policy.sandbox.git_baseline._pointer_digest", failing)
     found = {finding.path for finding in find_planted(before, rescan(before))}
     assert found == {tmp_path / "a/.git", tmp_path / "b/.git/config"}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sandboxed import NOBODY, Corner, git
 
-from yarrow.policy.sandbox.baseline import find_planted, rescan, take_baseline
+from yarrow.policy.sandbox.git_baseline import find_planted, rescan, take_baseline
 from yarrow.policy.sandbox.protected_paths import merge_earlier, protection_gaps, scan
 
 pytestmark = pytest.mark.xdist_group("sandbox")

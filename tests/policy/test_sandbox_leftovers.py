@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from sandboxed import PYTHON, corner
 
 from yarrow.policy.process import Command
-from yarrow.policy.sandbox import baseline, cleanup_journal, sandboxed_command, session_home
-from yarrow.policy.sandbox.baseline import Baseline
+from yarrow.policy.sandbox import cleanup_journal, git_baseline, sandboxed_command, session_home
+from yarrow.policy.sandbox.absent_path_guard import PathGuard
 from yarrow.policy.sandbox.cleanup_journal import JournalEntry, Leftovers
+from yarrow.policy.sandbox.git_baseline import Baseline
 from yarrow.policy.sandbox.git_directories import PathDigest
-from yarrow.policy.sandbox.path_guard import PathGuard
 from yarrow.policy.sandbox.quarantine import STORE, Quarantine, QuarantineEntry, list_entries
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
 from yarrow.policy.sandbox_factory import SandboxFactory
@@ -32,7 +32,7 @@ from pathlib import Path
 from yarrow.policy.process import Command, run
 from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
-from yarrow.policy.sandbox.path_guard import PathGuard
+from yarrow.policy.sandbox.absent_path_guard import PathGuard
 from yarrow.policy.workspace import Workspace
 
 async def main(cwd, notes, script):
@@ -261,14 +261,14 @@ def test_case_at_03_an_error_at_one_directory_does_not_keep_others(
     for name in ("a", "b"):
         subprocess.run(["git", "init", "-q", str(ws / name)], check=True)
         subprocess.run(["git", "-C", str(ws / name), "config", "core.fsmonitor", "evil"], check=True)
-    looking = baseline.executed_parts
+    looking = git_baseline.executed_parts
 
     def failing(directory: Path, *more: Any) -> Iterator[PathDigest]:
         if directory == ws / "a/.git":
             raise RecursionError
         return looking(directory, *more)
 
-    monkeypatch.setattr(baseline, "executed_parts", failing)
+    monkeypatch.setattr(git_baseline, "executed_parts", failing)
     with closing(boxed):
         taken = {entry.path for entry in boxed.quarantine_leftovers()}
     assert ws / "b/.git/config" in taken
@@ -286,7 +286,7 @@ def test_case_at_12_a_large_journal_entry_is_read_completely(
         (ws / "many" / ("n" * 200 + str(number)) / ("m" * 240) / "hooks").mkdir(parents=True)
     subprocess.run(["git", "init", "-q", str(ws / "users")], check=True)
     (ws / "users/.git/hooks/pre-push").write_text("mine")
-    left = Leftovers(PathGuard.for_paths([], roots), baseline.take_baseline(roots, [], []))
+    left = Leftovers(PathGuard.for_paths([], roots), git_baseline.take_baseline(roots, [], []))
     note = JournalEntry(tmp_path / "notes", left)
     held = next((tmp_path / "notes").iterdir())
     assert held.stat().st_size <= most
@@ -317,11 +317,11 @@ def test_case_at_10_changes_during_the_scan_are_not_trusted(
         if not looks:
             script = f"printf '[core]\\nfsmonitor = evil\\n' > {made}/.git/config; echo ready; sleep 60"
             with ready(ws, tmp_path / "notes", script):
-                looks.append(baseline.take_baseline(*given, **more))
+                looks.append(git_baseline.take_baseline(*given, **more))
             if is_over:
                 boxes(tmp_path / "notes").recover()
         else:
-            looks.append(baseline.take_baseline(*given, **more))
+            looks.append(git_baseline.take_baseline(*given, **more))
         return looks[-1]
 
     monkeypatch.setattr(sandboxed_command, "take_baseline", beside)

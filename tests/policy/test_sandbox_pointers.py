@@ -12,8 +12,8 @@ import pytest
 from sandboxed import NOBODY, Corner
 
 from yarrow.policy.git_write_protection import is_executed_by_git
-from yarrow.policy.sandbox.baseline import find_planted, rescan, take_baseline
-from yarrow.policy.sandbox.git_files import read_gitfile, read_path
+from yarrow.policy.sandbox.git_baseline import find_planted, rescan, take_baseline
+from yarrow.policy.sandbox.git_internal_files import read_gitfile, read_path
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 

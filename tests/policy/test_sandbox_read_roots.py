@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 from sandboxed import SECRET, Corner, git
 
-from yarrow.policy.sandbox import read_root_secrets
+from yarrow.policy.sandbox import secrets_in_readable_roots
 from yarrow.policy.sandbox.directory_scan import start_scan
-from yarrow.policy.sandbox.read_root_secrets import find_read_root_secrets
+from yarrow.policy.sandbox.secrets_in_readable_roots import find_read_root_secrets
 from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.workspace import Refused, Workspace
 
@@ -64,6 +64,6 @@ async def test_a_secret_created_between_two_commands_is_hidden(place: Corner, ot
 
 
 def test_the_walk_is_bounded(place: Corner, other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_root_secrets, "MAX_DIRECTORIES", 1)
+    monkeypatch.setattr(secrets_in_readable_roots, "MAX_DIRECTORIES", 1)
     box = of(place, other, place.root / "missing").box
     assert set(find_read_root_secrets(box, start_scan(box.secrets))) == {other / ".env", other / ".env~"}

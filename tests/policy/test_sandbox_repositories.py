@@ -67,7 +67,8 @@ def test_an_unreadable_worktree_stops_no_command() -> None:
         (place.workspace / "inner").chmod(0o700)
         script = (
             "import sys; from pathlib import Path; from yarrow.policy.sandbox.directory_scan import start_scan;"
-            "from yarrow.policy.sandbox.protected_paths import scan; from yarrow.policy.secrets import SecretFiles;"
+            "from yarrow.policy.sandbox.protected_paths import scan;"
+            "from yarrow.policy.secret_names import SecretFiles;"
             "root = Path(sys.argv[1]); scan(root, (root,), SecretFiles(), lister=start_scan(SecretFiles()))"
         )
         user = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")

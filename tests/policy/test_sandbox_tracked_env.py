@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from sandboxed import PYTHON, SECRET, Corner, git
 
 from yarrow.policy.environment import with_git_settings
-from yarrow.policy.sandbox import git_files
-from yarrow.policy.sandbox.git_files import MAX_RECORDED_BYTES, is_recorded, is_tracked
+from yarrow.policy.sandbox import git_internal_files
+from yarrow.policy.sandbox.git_internal_files import MAX_RECORDED_BYTES, is_recorded, is_tracked
 from yarrow.policy.sandbox.mounts import DEV_NULL, MAX_MASK_FILES, TRUST_STAT_SETTINGS, make_masks
 from yarrow.policy.workspace import Refused, Workspace
 
@@ -250,11 +250,11 @@ def test_a_distant_name_in_a_compressed_index_is_uncertain(tmp_path: Path, monke
     git(tmp_path, "update-index", "--index-version=4")
     names = ("a", "c.env", "d", "e")
     assert [is_tracked(tmp_path / name) for name in names] == [True, True, True, False]
-    git_files._read_entries.cache_clear()
-    monkeypatch.setattr(git_files, "MAX_COMPRESSED_ENTRIES", 2)
+    git_internal_files._read_entries.cache_clear()
+    monkeypatch.setattr(git_internal_files, "MAX_COMPRESSED_ENTRIES", 2)
     assert [is_tracked(tmp_path / name) for name in names] == [True, True, True, True]
     assert [is_recorded(tmp_path / name) for name in names] == [True, False, False, False]
-    git_files._read_entries.cache_clear()
+    git_internal_files._read_entries.cache_clear()
 
 
 async def test_an_env_file_changed_by_a_command_is_hidden_from_the_next(place: Corner) -> None:
@@ -294,14 +294,14 @@ async def test_a_separate_process_cannot_confirm_guessed_content(place: Corner) 
     (place.workspace / ".git/index").unlink()
     script = f"{PYTHON} -c '{GUESS}' .git/index wrong {SECRET} other"
     await place.run(script)
-    git_files._differing.clear()  # as in a process that begins
+    git_internal_files._differing.clear()  # as in a process that begins
     assert SECRET not in (await place.run("cat .env"))[0]
     assert isinstance(Workspace.make(place.workspace).resolve_read(place.workspace / ".env"), Refused)
 
 
 def test_if_too_many_differ_none_counts_as_tracked(place: Corner, monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_recorded(place.workspace / ".env")
-    monkeypatch.setattr(git_files, "MAX_DIFFERING", 0)
+    monkeypatch.setattr(git_internal_files, "MAX_DIFFERING", 0)
     assert not is_recorded(place.workspace / ".env")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.policy.sandbox import baseline, unscanned_regions
+from yarrow.policy.sandbox import git_baseline, unscanned_regions
 from yarrow.policy.sandbox.git_directories import scan_git_directories
 from yarrow.policy.sandbox.unscanned_regions import UnscannedRegion, mark_scanned, mark_unscanned, read_regions
 
@@ -132,14 +132,14 @@ def test_a_scanned_part_is_trusted_again(ws: Path) -> None:
 
 def test_a_concurrent_command_trusts_no_unscanned_region(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("yarrow.policy.sandbox.git_directories.MAX_DIRECTORIES", LIMIT)
-    with baseline.register_running(baseline.take_baseline((ws,), (), ()), ()) as first:
+    with git_baseline.register_running(git_baseline.take_baseline((ws,), (), ()), ()) as first:
         assert first.beyond == {ws / "deep/a/b"}
         subprocess.run(["bash", "-c", PLANT], cwd=ws, check=True)
         shutil.rmtree(ws / "wide")
-        with baseline.register_running(baseline.take_baseline((ws,), (), ()), ()) as second:
-            found = baseline.rescan(second)
-            assert [verdict.path for verdict in baseline.find_planted(second, found)] == [ws / PLANTED]
-            assert list(baseline.find_new_repositories(second, found)) == []
+        with git_baseline.register_running(git_baseline.take_baseline((ws,), (), ()), ()) as second:
+            found = git_baseline.rescan(second)
+            assert [verdict.path for verdict in git_baseline.find_planted(second, found)] == [ws / PLANTED]
+            assert list(git_baseline.find_new_repositories(second, found)) == []
 
 
 MAKE_MANY = f"mkdir -p many && cd many && mkdir $(seq {LIMIT * 2}) && cd .."

@@ -24,7 +24,7 @@ from yarrow.policy.sandbox.directory_scan import DirectoryListing, start_scan
 from yarrow.policy.sandbox.directory_watches import DirectoryWatches
 from yarrow.policy.sandbox.git_directories import scan_git_directories
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
-from yarrow.policy.secrets import ENV_FILES
+from yarrow.policy.secret_names import ENV_FILES
 
 PLACES = ("a", "b", "a/c", "a/d", "b/c", "a/c/e", ".git", "a/.git")
 FILES = (".env", "HEAD", "config", "file", "AGENTS.md")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from sandboxed import PYTHON, USERS, Corner, corner, git
 
 from yarrow.policy.process import Command
-from yarrow.policy.sandbox.git_files import forget_worktrees
+from yarrow.policy.sandbox.git_internal_files import forget_worktrees
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
 from yarrow.policy.sandbox.session_home import MAX_NAMED, HomeChanges, session_places
 from yarrow.policy.sandbox_factory import SandboxFactory

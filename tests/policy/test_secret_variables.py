@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.policy.environment import ProviderKeys, child_environment, search_environment, unsandboxed_environment
-from yarrow.policy.secrets import NAME_PARTS, NAME_WORDS, VALUE_PARTS, VALUE_STARTS, is_secret_variable, without_secrets
+from yarrow.policy.secret_names import (
+    NAME_PARTS,
+    NAME_WORDS,
+    VALUE_PARTS,
+    VALUE_STARTS,
+    is_secret_variable,
+    without_secrets,
+)
 
 LONG = "abcdefgh0123456789abcdefgh0123456789"
 VALUES = [

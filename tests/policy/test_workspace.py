@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from yarrow.errors import ConfigError
-from yarrow.policy.secrets import SecretFiles
+from yarrow.policy.secret_names import SecretFiles
 from yarrow.policy.temp_dir import create_output_file, temp_directory
 from yarrow.policy.workspace import Refused, Workspace
 
@@ -283,7 +283,7 @@ def test_unrelated_directories_are_not_scanned_for_links(tmp_path: Path, monkeyp
     def look(*_: object) -> NoReturn:
         raise AssertionError("the whole system was looked through")
 
-    monkeypatch.setattr("yarrow.policy.secret_links.find_entries", look)
+    monkeypatch.setattr("yarrow.policy.links_to_secret_files.find_entries", look)
     (tmp_path / "a").write_text("x")
     everything = Workspace(writable=(Path("/"),))
     assert everything.resolve_read(tmp_path / "a") == Path(os.path.realpath(tmp_path / "a"))

@@ -14,8 +14,8 @@ from doubles.places import PAUSE, to_the_question
 from doubles.screen import Screen
 from doubles.typist import MOVES, Typing, typing
 from doubles.world import World
-from yarrow.session.reader import load_session
 from yarrow.session.record import PermissionAnswered
+from yarrow.session.session_file_reader import load_session
 
 SENTENCES = int(os.environ.get("SENTENCES", "40"))
 """Typed in each way; `make soak` types more."""

@@ -22,7 +22,7 @@ from doubles.house import reason_of
 from doubles.received import check_stream
 from doubles.soak import seeds
 from doubles.world import World
-from yarrow.session.reader import load_session
+from yarrow.session.session_file_reader import load_session
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 

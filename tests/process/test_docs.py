@@ -16,10 +16,10 @@ from yarrow.config.layers import VARIABLE_PREFIX, map_settings_by_variable
 from yarrow.config.project import HARMLESS_KEYS
 from yarrow.config.settings import BUILT_IN_PROVIDERS, ProviderSettings, Settings
 from yarrow.config.validation import MAX_NUMBER
-from yarrow.prompt.commands import MAX_EXPANDED_CHARACTERS, TEMPLATE_KIND
-from yarrow.prompt.resources import MAX_DOCUMENT_BYTES, MAX_FRONT_MATTER_BYTES
+from yarrow.prompt.markdown_resources import MAX_DOCUMENT_BYTES, MAX_FRONT_MATTER_BYTES
 from yarrow.prompt.skills import MAX_LIST_BYTES, SKILL_KIND
 from yarrow.prompt.system_prompt import MAX_CONTEXT_BYTES, MAX_CONTEXT_FILE_BYTES
+from yarrow.prompt.template_commands import MAX_EXPANDED_CHARACTERS, TEMPLATE_KIND
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -15,7 +15,7 @@ from doubles.ollama_server import OllamaServer
 from doubles.ollama_server import says as said_by_ollama
 from doubles.screen import Screen
 from doubles.world import World
-from yarrow.cli.terminal_permissions import QUIET_SECONDS
+from yarrow.cli.terminal_permission_prompts import QUIET_SECONDS
 from yarrow.client.conversation import CHAT_COMMANDS
 
 

@@ -19,8 +19,8 @@ from doubles import outsider
 from doubles.world import World
 from yarrow.message import Message, Role
 from yarrow.provider.local.model_files import STARTER_FILE, list_installed, models_dir
-from yarrow.session.reader import StoredSession, load_session
 from yarrow.session.record import Compaction
+from yarrow.session.session_file_reader import StoredSession, load_session
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 

@@ -9,7 +9,7 @@ import pytest
 from doubles.serving import served
 from doubles.world import World
 from yarrow.client.slash_commands import COMMANDS
-from yarrow.session.reader import load_session
+from yarrow.session.session_file_reader import load_session
 
 MAKING = {
     "branch": "",

@@ -19,7 +19,7 @@ from yarrow.cli.interrupt_handler import DEBOUNCE_SECONDS
 from yarrow.message import Message, Role
 from yarrow.service.authentication import token_path_for
 from yarrow.service.server import lock_path_for
-from yarrow.session.reader import load_session
+from yarrow.session.session_file_reader import load_session
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 

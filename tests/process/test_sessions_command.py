@@ -24,8 +24,8 @@ from yarrow.client.slash_commands import COMMANDS
 from yarrow.message import Message
 from yarrow.session.ids import new_id
 from yarrow.session.line import encode_line
-from yarrow.session.reader import MAX_LINE_CHARACTERS, load_session
 from yarrow.session.record import Header
+from yarrow.session.session_file_reader import MAX_LINE_CHARACTERS, load_session
 
 LOOK: list[dict[str, Any]] = [{"text": "Let me look."}, {"call": {"name": "ls", "arguments": {}}}]
 NOW = "2026-11-28T00:38:13.123Z"

@@ -30,7 +30,7 @@ from yarrow.provider.base import (
 )
 from yarrow.provider.factory import ProviderContext, build_provider
 from yarrow.provider.local.model_files import STARTER_FILE, list_installed, models_dir
-from yarrow.provider.local.server import LocalServer, LocalSettings
+from yarrow.provider.local.server_process import LocalServer, LocalSettings
 
 FOREIGN = Path(__file__).parents[1] / "foreign"
 KEY = "sk-third-party"

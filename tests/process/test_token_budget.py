@@ -10,7 +10,7 @@ import pytest
 
 from yarrow.prompt.system_prompt import SessionFacts, build_system_prompt
 from yarrow.provider.local.model_files import STARTER_FILE, models_dir
-from yarrow.provider.local.server import LocalServer, LocalSettings
+from yarrow.provider.local.server_process import LocalServer, LocalSettings
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.registry import ToolRegistry
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from project import Project
 
 from yarrow.errors import Code, InvalidArgument, LimitExceeded
-from yarrow.prompt.commands import (
+from yarrow.prompt.markdown_resources import MAX_DOCUMENT_BYTES
+from yarrow.prompt.template_commands import (
     MAX_EXPANDED_CHARACTERS,
     TEMPLATE_KIND,
     PromptCommand,
@@ -17,7 +18,6 @@ from yarrow.prompt.commands import (
     list_commands,
     split_words,
 )
-from yarrow.prompt.resources import MAX_DOCUMENT_BYTES
 from yarrow.prompt.untrusted import wrap_untrusted
 
 

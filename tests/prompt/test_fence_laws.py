@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yarrow.prompt.commands import expand_command
 from yarrow.prompt.session_directories import SessionDirectories
+from yarrow.prompt.template_commands import expand_command
 
 ALIKE = {
     **dict.fromkeys("‹«〈⟨❮ᐸ˂≺《〈❰⟪⧼≪⋘❬ᚲ", "<"),

@@ -10,9 +10,9 @@ from yarrow.message import Message, Role, Text
 from yarrow.prompt.skills import Skill
 from yarrow.prompt.system_prompt import ContextFile, PromptSources, SessionFacts, build_system_prompt
 from yarrow.provider.base import CompletionRequest
-from yarrow.provider.body import to_json
 from yarrow.provider.chat_completions.request import encode_chat_request
-from yarrow.provider.history import Target
+from yarrow.provider.history_repair import Target
+from yarrow.provider.request_body import to_json
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.registry import ToolRegistry
 

@@ -12,7 +12,7 @@ from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Message, Role, Text, ToolCall
 from yarrow.provider.base import CompletionRequest
-from yarrow.provider.chat_completions.limits import (
+from yarrow.provider.chat_completions.server_limits import (
     CHAT_PATTERNS,
     apply_chat_limits,
     find_host_limits,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from doubles.chat_server import ChatServer, Reply, page, says
-from yarrow.config.adapters import ADAPTERS
+from yarrow.config.provider_adapters import ADAPTERS
 from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.errors import Code, ConfigError, ProviderError
 from yarrow.message import Message, Role, Text
@@ -18,7 +18,7 @@ from yarrow.provider.base import CompletionRequest, ListsModels, Provider
 from yarrow.provider.detection import DetectedProvider, ServerLocations, detect
 from yarrow.provider.factory import BUILT_IN_PROVIDERS, ProviderContext, ReadyProvider, build_provider, create_provider
 from yarrow.provider.local import model_files
-from yarrow.provider.local.server import LocalServer, LocalSettings
+from yarrow.provider.local.server_process import LocalServer, LocalSettings
 
 NOWHERE = "http://127.0.0.1:1"
 

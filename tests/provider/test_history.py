@@ -31,10 +31,10 @@ from yarrow.provider.base import (
     ThinkingPiece,
     UsagePiece,
 )
-from yarrow.provider.body import to_json
 from yarrow.provider.chat_completions.decoder import ChatDecoder
 from yarrow.provider.chat_completions.request import encode_chat_request
-from yarrow.provider.history import (
+from yarrow.provider.chat_request_rules import violations
+from yarrow.provider.history_repair import (
     CONTINUE_PROMPT,
     HIDDEN_IMAGE,
     HISTORY_START,
@@ -43,7 +43,7 @@ from yarrow.provider.history import (
     Target,
     repair_history,
 )
-from yarrow.provider.rules import violations
+from yarrow.provider.request_body import to_json
 
 WIRE = Path(__file__).parents[1] / "fixtures" / "wire"
 HERE = Target("here", "m")

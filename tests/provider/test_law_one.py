@@ -18,11 +18,11 @@ from doubles.ollama_server import shown
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ThinkingLevel, ToolCall, ToolSpec
+from yarrow.provider import chat_request_rules as chat_rules
 from yarrow.provider import history_cache
-from yarrow.provider import rules as chat_rules
 from yarrow.provider.base import CompletionRequest, Provider
 from yarrow.provider.gemini.adapter import GeminiProvider
-from yarrow.provider.history import MAX_DEPTH
+from yarrow.provider.history_repair import MAX_DEPTH
 from yarrow.provider.http.client import HttpClient, HttpRequest, HttpResponse
 from yarrow.provider.http.parser import ResponseHead
 from yarrow.provider.llamacpp.adapter import LlamaCppProvider

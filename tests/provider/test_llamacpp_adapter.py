@@ -11,7 +11,7 @@ from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Image, Message, Role, Text, ThinkingLevel, ToolCall, Usage
 from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, UsagePiece
-from yarrow.provider.history import HIDDEN_IMAGE
+from yarrow.provider.history_repair import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.llamacpp.adapter import MAX_LOADING_SECONDS, LlamaCppProvider, LoadWait
 from yarrow.provider.llamacpp.server_info import find_server

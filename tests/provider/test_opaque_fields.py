@@ -14,7 +14,7 @@ from yarrow.provider.backend_errors import Backend
 from yarrow.provider.base import CallPiece, CompletionRequest, OpaquePiece
 from yarrow.provider.chat_completions.decoder import ChatDecoder
 from yarrow.provider.chat_completions.request import encode_messages
-from yarrow.provider.history import Target
+from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.openai.adapter import OpenAiProvider
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from yarrow.provider.rules import violations
+from yarrow.provider.chat_request_rules import violations
 
 Body = dict[str, Any]
 

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from doubles.house import House, play, stub_of
 from doubles.processes import watching_for_processes
-from yarrow.policy.sandbox.baseline import take_baseline
+from yarrow.policy.sandbox.absent_path_guard import PathGuard
 from yarrow.policy.sandbox.cleanup_journal import JournalEntry, Leftovers
-from yarrow.policy.sandbox.path_guard import PathGuard
+from yarrow.policy.sandbox.git_baseline import take_baseline
 from yarrow.policy.sandbox.probe import find_bwrap, start_probe, unavailable_reason
 from yarrow.policy.sandbox.sandbox_spec import SandboxLevel
 from yarrow.policy.sandbox_factory import SandboxFactory

@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from doubles.house import House, stub_of
-from yarrow.agent.executed_files import ExecutedFiles
+from yarrow.agent.executed_file_changes import ExecutedFiles
 from yarrow.config.settings import AllowedCall
 from yarrow.event.events import Notice
-from yarrow.policy.executed_paths import EXECUTED_PATHS, MAX_ENTRIES, changed_paths, is_executed, snapshot
+from yarrow.policy.auto_executed_files import EXECUTED_PATHS, MAX_ENTRIES, changed_paths, is_executed, snapshot
 from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.service.servicer import Servicer
 from yarrow.tool.bash import Bash
@@ -183,7 +183,7 @@ async def test_unchanged_files_of_the_user_are_not_named(tmp_path: Path, where: 
 async def test_any_number_of_nested_files_is_compared_in_bounded_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: dict[str, bool]
 ) -> None:
-    monkeypatch.setattr("yarrow.policy.executed_paths.MAX_NESTED_ENTRIES", 2)
+    monkeypatch.setattr("yarrow.policy.auto_executed_files.MAX_NESTED_ENTRIES", 2)
     lay_out(tmp_path / "project", *(f"p{number}/AGENTS.md" for number in range(6)))
     (told,) = await notices(tmp_path, command("rm -r p0 p1 p2; mkdir q; echo x > q/AGENTS.md"), **where)
     assert told == f"{WRITTEN}q/AGENTS.md. Review them."

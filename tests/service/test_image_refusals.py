@@ -22,7 +22,7 @@ from doubles.messages_server import MessagesServer
 from doubles.ollama_server import OllamaServer
 from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.imaging.fit import Fitting, fit
-from yarrow.provider.history import HIDDEN_IMAGE
+from yarrow.provider.history_repair import HIDDEN_IMAGE
 from yarrow.service.provider_cache import ProviderCache
 from yarrow.service.servicer import Servicer
 from yarrow.v1 import agent_pb2 as pb

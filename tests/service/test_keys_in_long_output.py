@@ -15,9 +15,9 @@ from yarrow.service.servicer import Servicer
 from yarrow.tool.base import Done, Progress, Result, ToolContext
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.command_output import HEAD_BYTES
-from yarrow.tool.hits import MAX_LINE_CHARACTERS
-from yarrow.tool.limits import MAX_RESULT_BYTES
 from yarrow.tool.registry import ToolRegistry
+from yarrow.tool.result_limits import MAX_RESULT_BYTES
+from yarrow.tool.search_hits import MAX_LINE_CHARACTERS
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:

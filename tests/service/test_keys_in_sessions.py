@@ -13,7 +13,7 @@ from yarrow.event.bus import Bus
 from yarrow.message import Message, Opaque, Role, Text, Thinking, ToolCall
 from yarrow.session.memory_log import MemoryLog
 from yarrow.session.record import Header
-from yarrow.session.redaction import Redactor
+from yarrow.session.secret_redaction import Redactor
 from yarrow.session.state import SessionState
 from yarrow.v1 import agent_pb2 as pb
 

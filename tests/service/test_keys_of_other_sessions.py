@@ -10,7 +10,7 @@ import pytest
 
 from doubles.house import House, play, stub_of
 from doubles.rig import call
-from yarrow.session.reader import load_session
+from yarrow.session.session_file_reader import load_session
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import pytest
 from doubles.house import House, play, reason_of, stub_of
 from doubles.rig import call
 from yarrow.config.settings import CompactionSettings
-from yarrow.session.reader import load_session
 from yarrow.session.record import Header
+from yarrow.session.session_file_reader import load_session
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from yarrow.event.events import Event
 from yarrow.message import Message
 from yarrow.service import loaded_session
 from yarrow.service.loaded_session import LoadedSession
-from yarrow.session.disk import Disk
+from yarrow.session.disk_access import Disk
 from yarrow.v1 import agent_pb2 as pb
 
 KEPT = (LoadedSession, Agent, Event, Message, asyncio.Task, asyncio.TimerHandle)

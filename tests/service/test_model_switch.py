@@ -17,7 +17,7 @@ from doubles.house import House, play, stub_of
 from doubles.messages_server import MessagesServer
 from doubles.ollama_server import OllamaServer
 from yarrow.config.settings import CompactionSettings, ProviderSettings, Settings
-from yarrow.provider.history import MISSING_RESULT
+from yarrow.provider.history_repair import MISSING_RESULT
 from yarrow.service.provider_cache import ProviderCache
 from yarrow.service.servicer import Servicer
 from yarrow.v1 import agent_pb2 as pb

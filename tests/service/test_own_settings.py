@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from doubles.house import House, play, stub_of
 from yarrow.service.servicer import Servicer
-from yarrow.session.disk import Disk
-from yarrow.session.manager import SessionManager
+from yarrow.session.disk_access import Disk
+from yarrow.session.session_manager import SessionManager
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.registry import ToolRegistry
 

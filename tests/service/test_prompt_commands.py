@@ -11,7 +11,7 @@ import pytest
 
 from doubles.house import House, play, reason_of, stub_of, write
 from yarrow.agent.hooks import ContributedCommand, Contributions, HookRegistry
-from yarrow.session.reader import load_session
+from yarrow.session.session_file_reader import load_session
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from doubles.house import House, stub_of
-from yarrow.policy.sandbox.baseline import take_baseline
+from yarrow.policy.sandbox.absent_path_guard import PathGuard
 from yarrow.policy.sandbox.cleanup_journal import JournalEntry, Leftovers
-from yarrow.policy.sandbox.path_guard import PathGuard
+from yarrow.policy.sandbox.git_baseline import take_baseline
 from yarrow.policy.sandbox.probe import unavailable_reason
 from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.temp_dir import temp_directory

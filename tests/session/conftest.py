@@ -4,7 +4,7 @@ from collections.abc import Generator
 
 import pytest
 
-from yarrow.session.disk import Disk
+from yarrow.session.disk_access import Disk
 
 
 @pytest.fixture

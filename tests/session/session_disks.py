@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from yarrow.session.disk import OsSyscalls
+from yarrow.session.disk_access import OsSyscalls
 
 SECTOR = 512
 

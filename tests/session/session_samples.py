@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from yarrow.message import Image, Message, Opaque, Role, StopReason, Text, Thinking, ToolCall, Usage
 from yarrow.session.ids import format_timestamp, new_id
 from yarrow.session.line import encode_line
-from yarrow.session.reader import load_session
 from yarrow.session.record import Header, Record
+from yarrow.session.session_file_reader import load_session
 
 NOW = "2026-11-28T00:38:13.123Z"
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from yarrow.session.redaction import RedactingStream, Redactor
+from yarrow.session.secret_redaction import RedactingStream, Redactor
 
 KEYS = ("sk-abcabcabd", "abcabca", "sk-abc\nsecond-line-of-it", "a/b c+d%e")
 TOKENS = (

@@ -16,16 +16,16 @@ from session_samples import NOW, header, ids, message, names, patient, texts, wr
 
 from yarrow.errors import InvalidArgument, LimitExceeded, StorageError
 from yarrow.message import Block, Image, Message, Role, Text, Thinking, Usage
-from yarrow.session import lineage
+from yarrow.session import derived_sessions
 from yarrow.session.blobs import MAX_INLINE_BYTES, blob_folder_for, read_blob
 from yarrow.session.catalog import project_dir
-from yarrow.session.disk import Disk
-from yarrow.session.draft import SessionDraft
+from yarrow.session.disk_access import Disk
 from yarrow.session.line import MAX_LINE_BYTES, UnknownRecord, seal
-from yarrow.session.manager import SessionManager
-from yarrow.session.reader import MAX_DESCRIBED_PROBLEMS, load_session
+from yarrow.session.open_session_log import SessionLog
 from yarrow.session.record import Queued, Record
-from yarrow.session.store import SessionLog
+from yarrow.session.session_draft import SessionDraft
+from yarrow.session.session_file_reader import MAX_DESCRIBED_PROBLEMS, load_session
+from yarrow.session.session_manager import SessionManager
 from yarrow.session.transfer import ImportSpool, export_lines
 
 PICTURE = bytes(range(256)) * 400
@@ -285,10 +285,10 @@ async def test_a_copy_is_independent_of_its_source(root: Path, manager: SessionM
     parent = await parent_of(root, disk)
     loaded = load_session(parent)
     drafts: dict[str, Callable[[], SessionDraft]] = {
-        "branch": lambda: lineage.branch(loaded, None, new_id="child", timestamp=NOW),
-        "fork": lambda: lineage.fork(loaded, new_id="child", timestamp=NOW),
-        "rebase": lambda: lineage.rebase(loaded, [1, 2], new_id="child", timestamp=NOW).draft,
-        "merge": lambda: lineage.merge(
+        "branch": lambda: derived_sessions.branch(loaded, None, new_id="child", timestamp=NOW),
+        "fork": lambda: derived_sessions.fork(loaded, new_id="child", timestamp=NOW),
+        "rebase": lambda: derived_sessions.rebase(loaded, [1, 2], new_id="child", timestamp=NOW).draft,
+        "merge": lambda: derived_sessions.merge(
             load_session(write_session(made(root, "other"), header("other"), message("x"))),
             loaded,
             new_id="child",
@@ -320,7 +320,7 @@ async def test_a_copy_without_hard_links(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "link", refuse)
-        await manager.create_from(lineage.fork(load_session(parent), new_id="child", timestamp=NOW))
+        await manager.create_from(derived_sessions.fork(load_session(parent), new_id="child", timestamp=NOW))
     await manager.delete("parent")
     assert load_session(made(root, "child")).report.warnings() == ()
     assert (blob_folder_for(made(root, "child")) / digest(PICTURE)).read_bytes() == PICTURE
@@ -329,7 +329,7 @@ async def test_a_copy_without_hard_links(
 async def test_a_missing_blob_stays_missing_in_a_copy(root: Path, manager: SessionManager, disk: Disk) -> None:
     parent = await parent_of(root, disk)
     (blob_folder_for(parent) / digest(PICTURE)).unlink()
-    await manager.create_from(lineage.branch(load_session(parent), None, new_id="child", timestamp=NOW))
+    await manager.create_from(derived_sessions.branch(load_session(parent), None, new_id="child", timestamp=NOW))
     assert load_session(made(root, "child")).report.warnings() == load_session(parent).report.warnings() != ()
     assert made(root, "child").read_bytes().splitlines()[1:] == parent.read_bytes().splitlines()[1:]
 
@@ -341,7 +341,7 @@ async def test_export_and_import_carry_the_contents(root: Path, manager: Session
     with ImportSpool(await manager.make_root()) as incoming:
         for line in lines:
             incoming.feed(line)
-        draft = lineage.import_copy(incoming.finish(), new_id="child", cwd="/t", timestamp=NOW)
+        draft = derived_sessions.import_copy(incoming.finish(), new_id="child", cwd="/t", timestamp=NOW)
         await manager.create_from(draft)
     assert names(blob_folder_for(made(root, "child"))) == sorted([digest(PICTURE), digest(LONG.encode())])
     assert made(root, "child").stat().st_size < MAX_INLINE_BYTES
@@ -354,7 +354,7 @@ async def test_unknown_fields_survive_moving_content_to_a_blob(root: Path, manag
     line = f'{{"kind":"message","id":"m1","role":"user","timestamp":"{NOW}","content":[{block}],"later":1.0}}'
     with ImportSpool(await manager.make_root()) as incoming:
         incoming.feed(line.encode())
-        draft = lineage.import_copy(incoming.finish(), new_id="child", cwd="/t", timestamp=NOW)
+        draft = derived_sessions.import_copy(incoming.finish(), new_id="child", cwd="/t", timestamp=NOW)
         await manager.create_from(draft)
     raw = made(root, "child").read_bytes()
     assert b'"new":[1.50]' in raw
@@ -371,7 +371,7 @@ async def test_a_failed_copy_leaves_nothing(root: Path, disk: Disk) -> None:
     other = Disk(calls)
     with pytest.raises(StorageError, match="no space left"):
         await SessionManager(root, sync="message", disk=other).create_from(
-            lineage.fork(load_session(parent), new_id="child", timestamp=NOW)
+            derived_sessions.fork(load_session(parent), new_id="child", timestamp=NOW)
         )
     assert names(parent.parent) == ["parent.blobs", "parent.jsonl", "parent.lock"]
     other.close()
@@ -380,7 +380,7 @@ async def test_a_failed_copy_leaves_nothing(root: Path, disk: Disk) -> None:
 async def test_an_existing_id_keeps_its_blobs(root: Path, manager: SessionManager, disk: Disk) -> None:
     parent = await parent_of(root, disk)
     with pytest.raises(InvalidArgument, match="already exists"):
-        await manager.create_from(lineage.fork(load_session(parent), new_id="parent", timestamp=NOW))
+        await manager.create_from(derived_sessions.fork(load_session(parent), new_id="parent", timestamp=NOW))
     assert load_session(parent).report.warnings() == ()
 
 

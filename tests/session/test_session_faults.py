@@ -8,10 +8,10 @@ from session_disks import FaultyCalls
 from session_samples import header, message, names, texts, write_session
 
 from yarrow.errors import Code, StorageError
-from yarrow.session.disk import Disk
+from yarrow.session.disk_access import Disk
 from yarrow.session.line import encode_line
-from yarrow.session.reader import load_session
-from yarrow.session.store import SessionLog, SyncMode
+from yarrow.session.open_session_log import SessionLog, SyncMode
+from yarrow.session.session_file_reader import load_session
 
 
 @pytest.fixture

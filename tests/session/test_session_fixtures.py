@@ -10,8 +10,8 @@ from kept_records import FOLDER, HEADER, RECORDS, digest
 
 from doubles.world import World
 from yarrow.message import Block, Usage
-from yarrow.session.reader import load_session
 from yarrow.session.record import VERSION, Record
+from yarrow.session.session_file_reader import load_session
 
 FILES = {
     "v1-before-blobs.jsonl": "2d684b023dde3be7fae297bdfbeb149ebdf0d098e6e912d3324d9c5bc0ace16b",

@@ -11,11 +11,11 @@ import asyncio, json, sys
 from pathlib import Path
 from yarrow.errors import StorageError
 from yarrow.message import Message, Role, Text
-from yarrow.session.disk import Disk
+from yarrow.session.disk_access import Disk
 from yarrow.session.ids import new_id
-from yarrow.session.reader import load_session
+from yarrow.session.session_file_reader import load_session
 from yarrow.session.record import Header
-from yarrow.session.store import SessionLog
+from yarrow.session.open_session_log import SessionLog
 
 NOW = "2026-11-28T00:00:00.000Z"
 

@@ -9,8 +9,8 @@ from session_samples import header, message, moment, write_session
 from yarrow.errors import NotFound, StorageError
 from yarrow.message import Role
 from yarrow.session.ids import parse_seconds
-from yarrow.session.reader import MAX_TITLE_CHARACTERS, TAIL_WINDOWS, find_last_name, read_head
 from yarrow.session.record import Change
+from yarrow.session.session_file_reader import MAX_TITLE_CHARACTERS, TAIL_WINDOWS, find_last_name, read_head
 
 FILLER = [message("x" * 1000, role=Role.TOOL, at=moment(2)) for _ in range(30)]
 

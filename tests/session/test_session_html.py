@@ -19,8 +19,8 @@ from yarrow.message import Image, Message, Opaque, Role, StopReason, Text, Think
 from yarrow.session.html import highlighter, markdown, page
 from yarrow.session.html.markup import element
 from yarrow.session.html.page import RelatedSession, render_page
-from yarrow.session.reader import load_session
 from yarrow.session.record import Change, Compaction, PermissionAnswered, PermissionAsked, Queued, Record, Undelivered
+from yarrow.session.session_file_reader import load_session
 from yarrow.session.state import summarize_tool_call
 
 VOID = {"meta", "img", "br", "hr"}

@@ -13,13 +13,21 @@ from session_samples import NOW, header, message, moment, nasty_text, patient
 
 from yarrow.errors import InvalidArgument, StorageError
 from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ToolCall
-from yarrow.provider.history import Target, repair_history
-from yarrow.session import lineage
-from yarrow.session.draft import CopiedRecord, SessionDraft
+from yarrow.provider.history_repair import Target, repair_history
+from yarrow.session import derived_sessions
+from yarrow.session.derived_sessions import (
+    branch,
+    find_new_messages,
+    find_omitted_messages,
+    fork,
+    import_copy,
+    merge,
+    rebase,
+)
 from yarrow.session.line import UnknownRecord, encode_line, seal
-from yarrow.session.lineage import branch, find_new_messages, find_omitted_messages, fork, import_copy, merge, rebase
-from yarrow.session.reader import StoredSession, load_session
 from yarrow.session.record import Change, Compaction, Header, Queued, Record, Undelivered
+from yarrow.session.session_draft import CopiedRecord, SessionDraft
+from yarrow.session.session_file_reader import StoredSession, load_session
 from yarrow.session.state import SessionState, fold_records
 
 Save = Callable[[Iterable[bytes]], StoredSession]
@@ -451,7 +459,7 @@ def test_a_squash_starts_with_a_summary_of_the_rest(save: Save) -> None:
     first, second = said(made(save, draft))
     assert (first.role, first.text, first.timestamp) == (
         Role.USER,
-        lineage.OMITTED_SUMMARY_INTRODUCTION + "a and c",
+        derived_sessions.OMITTED_SUMMARY_INTRODUCTION + "a and c",
         moment(7),
     )
     assert (second.id, first.id != "b") == ("b", True)
@@ -523,7 +531,7 @@ def test_a_merge_may_summarize_the_other(save: Save) -> None:
     theirs = save(lines(message("c", message_id="c"), message("d"), session_id="s2"))
     child = made(save, merge(ours, theirs, new_id="s3", synthesis=SYNTHESIS, summary="c and d"))
     told = said(child)[1]
-    assert (told.role, told.text) == (Role.USER, lineage.MERGED_SUMMARY_INTRODUCTION + "c and d")
+    assert (told.role, told.text) == (Role.USER, derived_sessions.MERGED_SUMMARY_INTRODUCTION + "c and d")
     assert said(child) == [*said(ours), told, *SYNTHESIS]
 
 

@@ -20,13 +20,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from doubles.house import House, reason_of
 from doubles.rig import call
-from yarrow.agent.context import SUMMARY_INTRODUCTION, context_of
+from yarrow.agent.model_context import SUMMARY_INTRODUCTION, context_of
 from yarrow.config.settings import CompactionSettings
 from yarrow.service.rpc_handlers import register_service
+from yarrow.session.derived_sessions import MERGED_SUMMARY_INTRODUCTION, OMITTED_SUMMARY_INTRODUCTION
 from yarrow.session.line import UnknownRecord
-from yarrow.session.lineage import MERGED_SUMMARY_INTRODUCTION, OMITTED_SUMMARY_INTRODUCTION
-from yarrow.session.reader import load_session
 from yarrow.session.record import Compaction
+from yarrow.session.session_file_reader import load_session
 from yarrow.session.state import SessionState, fold_records
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub

@@ -15,12 +15,12 @@ from session_samples import NOW, header, ids, message, texts
 from yarrow.errors import StorageError, YarrowError
 from yarrow.message import Image, Message, Role
 from yarrow.session.blobs import MAX_INLINE_BYTES
-from yarrow.session.disk import Disk
+from yarrow.session.derived_sessions import fork
+from yarrow.session.disk_access import Disk
 from yarrow.session.ids import new_id
-from yarrow.session.lineage import fork
-from yarrow.session.manager import SessionManager
-from yarrow.session.reader import load_session
-from yarrow.session.store import SessionLog
+from yarrow.session.open_session_log import SessionLog
+from yarrow.session.session_file_reader import load_session
+from yarrow.session.session_manager import SessionManager
 
 SEED = 20261128
 STATES = 25

@@ -9,8 +9,8 @@ from session_samples import NOW, header, message, moment, texts, write_session
 from yarrow.errors import Code, NotFound, StorageError
 from yarrow.message import Message
 from yarrow.session.line import UnknownRecord, encode_line
-from yarrow.session.reader import MAX_DESCRIBED_PROBLEMS, load_session
 from yarrow.session.record import Change, Compaction, Header
+from yarrow.session.session_file_reader import MAX_DESCRIBED_PROBLEMS, load_session
 
 COMPACTION = Compaction(
     timestamp=NOW, summary="s", first_kept_message_id="", tokens_before=9, tokens_after=1, reason="auto"

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from session_samples import header, message, patient, write_session
 
 from yarrow.session.html.page import MAX_ANCESTORS, find_related_sessions
-from yarrow.session.reader import SessionHead, StoredSession, load_session
+from yarrow.session.session_file_reader import SessionHead, StoredSession, load_session
 
 IDS = ("aaaa", "bbbb", "cccc", "dddd", "eeee")
 SECRET = "nobody else's business"

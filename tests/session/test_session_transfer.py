@@ -17,8 +17,8 @@ from yarrow.errors import InvalidArgument, LimitExceeded, StorageError
 from yarrow.message import Image, Message, Role, Text, Thinking, ToolCall
 from yarrow.session import transfer
 from yarrow.session.line import UnknownRecord, encode_line, seal
-from yarrow.session.reader import StoredSession, load_session
 from yarrow.session.record import Compaction, Header, Record
+from yarrow.session.session_file_reader import StoredSession, load_session
 from yarrow.session.transfer import ImportSpool, export_lines
 
 SECRET = 'hunter2-"quoted"-ключ'

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from session_samples import header, moment, patient
 
 from yarrow.session.catalog import MAX_TREE_INDENT, ParentProblem, TreeRow, flatten_tree
-from yarrow.session.reader import SessionHead
+from yarrow.session.session_file_reader import SessionHead
 
 
 def node(session_id: str, parent: str | None = None, *, made: int = 0, updated: float = 0) -> SessionHead:

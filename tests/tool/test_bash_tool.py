@@ -17,7 +17,7 @@ from tool_calls import Outcome, call, context_of
 from yarrow.config.settings import BashSettings
 from yarrow.tool.base import Done
 from yarrow.tool.command_output import DELTAS_PER_SECOND, MAX_FILE_BYTES, PROCESSES_ENDED
-from yarrow.tool.limits import MAX_PROGRESS_BYTES, MAX_RESULT_BYTES, MAX_RESULT_LINES
+from yarrow.tool.result_limits import MAX_PROGRESS_BYTES, MAX_RESULT_BYTES, MAX_RESULT_LINES
 
 
 async def bash(where: Any, command: str, **arguments: Any) -> Outcome:

@@ -10,7 +10,7 @@ from tool_calls import call, context_of
 
 from yarrow.imaging.fit import IMAGE_BYTES
 from yarrow.message import Image
-from yarrow.tool.limits import MAX_RESULT_BYTES
+from yarrow.tool.result_limits import MAX_RESULT_BYTES
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + b"\0\0\0\1" * 2
 

@@ -14,8 +14,8 @@ from doubles.permits import permit_all
 from yarrow.message import ToolCall
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.builtin import BUILTIN_TOOLS
-from yarrow.tool.limits import MAX_DIFF_BYTES, MAX_PROGRESS_BYTES, MAX_RESULT_BYTES, MAX_RESULT_LINES
 from yarrow.tool.registry import ToolRegistry
+from yarrow.tool.result_limits import MAX_DIFF_BYTES, MAX_PROGRESS_BYTES, MAX_RESULT_BYTES, MAX_RESULT_LINES
 
 
 class Part(Struct, frozen=True, forbid_unknown_fields=True):

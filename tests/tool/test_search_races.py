@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 from tool_calls import call
 
-from yarrow.tool.directory_walk import WalkEntry, walk
+from yarrow.tool.gitignore_walk import WalkEntry, walk
 
 HIT = (
     '{{"type":"begin","data":{{"path":{{"text":"{path}"}}}}}}\n'
@@ -112,6 +112,6 @@ async def test_the_builtin_search_does_not_read_a_file_replaced_by_a_symlink(
                 (ws / "d").symlink_to(outside)
             yield entry
 
-    monkeypatch.setattr("yarrow.tool.search.walk", swapped)
+    monkeypatch.setattr("yarrow.tool.python_search.walk", swapped)
     monkeypatch.setattr("yarrow.tool.grep.find_ripgrep", lambda _workspace: None)
     assert (await call("grep", ws, {"pattern": "needle"})).done.text == "No matches for 'needle'."

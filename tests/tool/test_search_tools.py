@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from tool_calls import call
 
 from yarrow.tool.base import Result
-from yarrow.tool.directory_walk import MAX_IGNORE_FILE_BYTES
+from yarrow.tool.gitignore_walk import MAX_IGNORE_FILE_BYTES
 from yarrow.tool.globs import Glob
-from yarrow.tool.hits import MAX_COUNTED_MATCHES, MAX_SEARCHED_BYTES
+from yarrow.tool.python_search import MAX_PATTERN_SECONDS
 from yarrow.tool.ripgrep import MAX_CPU_SECONDS, MAX_MEMORY_KIB
-from yarrow.tool.search import MAX_PATTERN_SECONDS
+from yarrow.tool.search_hits import MAX_COUNTED_MATCHES, MAX_SEARCHED_BYTES
 
 How = Literal["ripgrep", "ours"]
 
@@ -300,7 +300,7 @@ async def test_ripgrep_searches_in_a_process_with_many_descriptors(ws: Path, mon
         raise AssertionError("ripgrep was given up")
 
     choose("ripgrep", monkeypatch)
-    monkeypatch.setattr("yarrow.tool.search.Searcher.__init__", refuses)
+    monkeypatch.setattr("yarrow.tool.python_search.Searcher.__init__", refuses)
     make(ws, {"f": "needle\n"})
     make_large(ws / "large")
     with ExitStack() as closing:

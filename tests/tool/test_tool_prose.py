@@ -8,9 +8,9 @@ from yarrow.imaging.fit import SOURCE_BYTES
 from yarrow.tool.bash import MAX_TIMEOUT_SECONDS
 from yarrow.tool.find import DEFAULT_FIND_LIMIT
 from yarrow.tool.grep import DEFAULT_GREP_LIMIT
-from yarrow.tool.hits import MAX_LINE_CHARACTERS
-from yarrow.tool.limits import MAX_RESULT_BYTES, MAX_RESULT_LINES
 from yarrow.tool.ls import DEFAULT_LS_LIMIT
+from yarrow.tool.result_limits import MAX_RESULT_BYTES, MAX_RESULT_LINES
+from yarrow.tool.search_hits import MAX_LINE_CHARACTERS
 
 
 @pytest.mark.parametrize(

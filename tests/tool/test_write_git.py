@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from yarrow.policy.workspace import Workspace
-from yarrow.tool import file_change
-from yarrow.tool.file_change import open_writable, replace_file
+from yarrow.tool import atomic_file_change
+from yarrow.tool.atomic_file_change import open_writable, replace_file
 
 
 @pytest.mark.parametrize("old", [None, b"old"])
@@ -23,9 +23,9 @@ def test_case_at_08_a_write_that_completes_a_git_directory_is_reverted(
         (docs / "refs").mkdir(exist_ok=True)
         replace_file(directory, name, data)
 
-    monkeypatch.setattr(file_change, "replace_file", meanwhile)
+    monkeypatch.setattr(atomic_file_change, "replace_file", meanwhile)
     with open_writable(docs / "HEAD", Workspace.make(tmp_path)) as file:
-        assert isinstance(file, file_change.WritableFile)
+        assert isinstance(file, atomic_file_change.WritableFile)
         assert file.read() == old
         assert not file.replace(b"ref: refs/heads/main\n")
     assert ((docs / "HEAD").read_bytes() if (docs / "HEAD").exists() else None) == old

@@ -219,7 +219,7 @@ async def test_a_too_large_file_is_rejected_with_a_hint_to_the_shell(
     ws: Path, monkeypatch: pytest.MonkeyPatch, dry_run: bool
 ) -> None:
     (ws / "a").write_text("12345")
-    monkeypatch.setattr("yarrow.tool.file_change.MAX_CHANGED_BYTES", 4)
+    monkeypatch.setattr("yarrow.tool.atomic_file_change.MAX_CHANGED_BYTES", 4)
     edits = [{"old": "1", "new": "2"}]
     for name, arguments in {"write": {"content": ""}, "edit": {"edits": edits}}.items():
         assert "Use bash." in (await call(name, ws, {"path": "a", **arguments}, dry_run=dry_run)).failed.text

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from yarrow.agent.compactor import Compactor
-from yarrow.agent.context import TokenCounter
+from yarrow.agent.cancellation_shield import run_shielded
+from yarrow.agent.compaction_trigger import Compactor
 from yarrow.agent.exclusive_task import (
     ExclusiveTask,
     RunningCount,
@@ -19,18 +19,18 @@ from yarrow.agent.exclusive_task import (
 from yarrow.agent.hooks import HookContext, HookName, HookRegistry, HookRunner
 from yarrow.agent.loop import Loop
 from yarrow.agent.message_queue import MessageDelivery, interrupted
+from yarrow.agent.model_context import TokenCounter
 from yarrow.agent.permission_broker import PermissionBroker, find_abandoned
 from yarrow.agent.run_context import LoopPorts, RunResources
 from yarrow.agent.session_writer import RedactingEmitter, SessionWriter, acquire_session
-from yarrow.agent.shield import run_shielded
 from yarrow.agent.tool_executor import ToolExecutor
-from yarrow.agent.user_action import UserAction, run_user_tool
+from yarrow.agent.user_requested_task import UserAction, run_user_tool
 from yarrow.errors import StorageError, YarrowError
 from yarrow.event.events import AgentEnd, AgentStart, AgentState, Body, EndReason, Notice, QueuedText
 from yarrow.message import Block, Message, ToolCall
 from yarrow.session.ids import new_id
 from yarrow.session.record import Change, Record
-from yarrow.session.redaction import Redactor
+from yarrow.session.secret_redaction import Redactor
 from yarrow.session.state import SessionState
 
 _logger = logging.getLogger("yarrow.agent")

@@ -5,11 +5,11 @@ from collections.abc import Generator
 from contextlib import aclosing, contextmanager
 from itertools import count
 
+from yarrow.agent.cancellation_shield import run_shielded
 from yarrow.agent.hooks import HookName
 from yarrow.agent.message_builder import MessageBuilder
-from yarrow.agent.recovery import Recovery
+from yarrow.agent.model_call_recovery import Recovery
 from yarrow.agent.run_context import LoopPorts, RunResources
-from yarrow.agent.shield import run_shielded
 from yarrow.agent.tool_executor import ToolExecutor
 from yarrow.errors import Code, Failure, ProviderError, RunError, YarrowError
 from yarrow.event.events import AgentState, MessageEnd, MessageStart, Notice, QueuedText, TurnEnd, TurnStart

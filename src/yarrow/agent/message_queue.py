@@ -4,10 +4,10 @@ from collections import deque
 
 from msgspec import Struct
 
+from yarrow.agent.cancellation_shield import run_shielded
 from yarrow.agent.hook_payloads import How
 from yarrow.agent.hooks import HookRunner
 from yarrow.agent.session_writer import SessionWriter
-from yarrow.agent.shield import run_shielded
 from yarrow.config.settings import ServiceSettings
 from yarrow.errors import Code, LimitExceeded, Precondition, StorageError
 from yarrow.event.events import Notice, QueuedText, QueueUpdate

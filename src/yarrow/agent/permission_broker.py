@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from yarrow.agent.cancellation_shield import run_shielded
 from yarrow.agent.session_writer import SessionWriter
-from yarrow.agent.shield import run_shielded
 from yarrow.config.settings import AllowedCall
 from yarrow.errors import Code, NotFound, Precondition, YarrowError
 from yarrow.event.events import Answer, AnsweredBy, Notice, PermissionRequest, PermissionSettled

@@ -7,8 +7,8 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from yarrow.agent.context import ModelContext
 from yarrow.agent.hooks import HookRegistry, HookRunner
+from yarrow.agent.model_context import ModelContext
 from yarrow.agent.permission_broker import PermissionBroker, PermissionConfig
 from yarrow.agent.retry import Clock
 from yarrow.config.settings import PermissionMode, RetrySettings
@@ -16,7 +16,7 @@ from yarrow.event.events import AgentState, Body, CompactionReason, Notice, Queu
 from yarrow.message import Message, ThinkingLevel, ToolSpec
 from yarrow.provider.base import Provider, ProviderInfo
 from yarrow.session.record import Header
-from yarrow.session.redaction import NO_REDACTION, Redactor
+from yarrow.session.secret_redaction import NO_REDACTION, Redactor
 from yarrow.tool.base import ToolContext
 from yarrow.tool.registry import ToolRegistry
 

@@ -13,10 +13,10 @@ from yarrow.event.bus import Bus
 from yarrow.event.events import Body, MessageEnd, TextDelta, ThinkingDelta, ToolCallEvent, ToolDelta
 from yarrow.message import Block, Message, Role
 from yarrow.session.ids import format_timestamp
+from yarrow.session.open_session_log import Log
 from yarrow.session.record import Record
-from yarrow.session.redaction import NO_REDACTION, RedactingStream, Redactor
+from yarrow.session.secret_redaction import NO_REDACTION, RedactingStream, Redactor
 from yarrow.session.state import SessionState, fold_records
-from yarrow.session.store import Log
 
 DEFAULT_LIMITS = ServiceSettings()
 """Default limits of the message queue."""

@@ -9,13 +9,13 @@ from typing import assert_never
 from msgspec import Struct
 
 from yarrow.agent.authorization import ToolAuthorizer, asks_outside
-from yarrow.agent.executed_files import ExecutedFiles
+from yarrow.agent.cancellation_shield import run_shielded
+from yarrow.agent.executed_file_changes import ExecutedFiles
 from yarrow.agent.run_context import LoopPorts, RunResources
-from yarrow.agent.shield import run_shielded
 from yarrow.errors import Code, RunError, YarrowError
 from yarrow.event.events import Notice, ToolDelta, ToolOutput
 from yarrow.message import Block, Message, Role, Text, ToolCall
-from yarrow.session.redaction import RedactingStream, Redactor
+from yarrow.session.secret_redaction import RedactingStream, Redactor
 from yarrow.tool.base import Done, Progress, Result, ToolFailed
 from yarrow.tool.registry import limit_result
 

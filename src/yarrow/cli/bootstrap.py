@@ -11,14 +11,14 @@ from yarrow.agent.permission_broker import PermissionConfig
 from yarrow.config.files import get_user_directory, get_user_file
 from yarrow.config.settings import AllowedCall, PermissionSettings, Settings
 from yarrow.policy.sandbox_factory import SandboxAccess, SandboxFactory
-from yarrow.policy.secrets import secret_values
+from yarrow.policy.secret_names import secret_values
 from yarrow.policy.startup_files import find_linked_startup_files, find_startup_files
 from yarrow.provider.api_keys import list_configured_variables, list_key_variables, list_known_keys
 from yarrow.service.dependencies import Dependencies, Telemetry
 from yarrow.service.provider_cache import ProviderCache
 from yarrow.service.servicer import Servicer
-from yarrow.session.disk import Disk
-from yarrow.session.manager import SessionManager
+from yarrow.session.disk_access import Disk
+from yarrow.session.session_manager import SessionManager
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.registry import ToolRegistry
 

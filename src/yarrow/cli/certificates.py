@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from yarrow.cli.arguments import RemoteArguments
-from yarrow.cli.paths import make_absolute, split_address
+from yarrow.cli.path_arguments import make_absolute, split_address
 from yarrow.errors import Code, ProviderError, UsageError
 from yarrow.service.tls_certificate import CERTIFICATE_NAME, TlsCertificate, compute_fingerprint, read_pem
 

@@ -11,7 +11,7 @@ import grpc
 
 from yarrow.cli.arguments import Arguments, RemoteArguments
 from yarrow.cli.bootstrap import build_service
-from yarrow.cli.paths import make_absolute
+from yarrow.cli.path_arguments import make_absolute
 from yarrow.client.rpc_errors import parse_rpc_error
 from yarrow.client.session_format import shorten_id
 from yarrow.client.sessions import SessionInfo, find_newest_session, find_session, make_session, open_session

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from yarrow.cli.exit_codes import ExitCode
-from yarrow.cli.paths import home_directory, nearest_directory
+from yarrow.cli.path_arguments import home_directory, nearest_directory
 from yarrow.cli.standard_streams import print_error, write_stdout
 from yarrow.config.files import (
     find_project_file,

@@ -30,7 +30,7 @@ from yarrow.cli.doctor.report import (
 )
 from yarrow.cli.doctor.settings_checks import read_context
 from yarrow.cli.exit_codes import ExitCode, exit_code_for_error
-from yarrow.cli.paths import home_directory, nearest_directory
+from yarrow.cli.path_arguments import home_directory, nearest_directory
 from yarrow.cli.standard_streams import write_stdout
 from yarrow.errors import Code, UsageError
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from itertools import groupby
 
+from yarrow.cli.command_tables import COMMAND_WORDS, COMMANDS, FLAGS, Flag
 from yarrow.cli.exit_codes import MEANINGS
-from yarrow.cli.flags import COMMAND_WORDS, COMMANDS, FLAGS, Flag
 
 _FLAG_COLUMN, _WORD_COLUMN = 36, 15
 """Columns at which the explanations of flags and of words start."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from yarrow.cli.paths import home_directory, working_directory
+from yarrow.cli.path_arguments import home_directory, working_directory
 from yarrow.cli.settings_template import format_project_settings, format_user_settings
 from yarrow.cli.standard_streams import write_stdout
 from yarrow.client.sanitizer import sanitize
@@ -14,7 +14,7 @@ from yarrow.config.files import DIRECTORY_NAME, FILE_NAME, get_user_file
 from yarrow.errors import StorageError, UsageError
 from yarrow.platform import system
 from yarrow.platform.real_path import real_path
-from yarrow.session.disk import describe_os_error
+from yarrow.session.disk_access import describe_os_error
 
 AGENTS_ALTERNATIVES = ("CLAUDE.md", "GEMINI.md")
 """Files that are read only if there is no AGENTS.md, so that creating one would hide them."""

@@ -56,9 +56,9 @@ class RedactingFormatter(logging.Formatter):
         """Return the record as one line, or several if it has a traceback."""
         # Imported here: most runs log nothing.
         from yarrow.config.settings import Settings
-        from yarrow.policy.secrets import secret_values
+        from yarrow.policy.secret_names import secret_values
         from yarrow.provider.api_keys import list_known_keys
-        from yarrow.session.redaction import Redactor
+        from yarrow.session.secret_redaction import Redactor
 
         secrets = {*secret_values(self._environment), *list_known_keys(self.settings or Settings(), self._environment)}
         text = Redactor(secrets).redact_text(super().format(record))

@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc
 
 from yarrow.cli.arguments import Arguments, RemoteArguments
-from yarrow.cli.paths import make_absolute, split_address
+from yarrow.cli.path_arguments import make_absolute, split_address
 from yarrow.client.stub import Stub, make_stub
 from yarrow.config.settings import ServiceSettings
 from yarrow.errors import UsageError

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from yarrow.cli.exit_codes import ExitCode
-from yarrow.cli.paths import home_directory
+from yarrow.cli.path_arguments import home_directory
 from yarrow.cli.standard_streams import print_error, write_stdout
 from yarrow.client.sanitizer import sanitize
 from yarrow.config.files import format_label, get_user_directory

@@ -10,7 +10,7 @@ from yarrow.cli.bootstrap import build_service
 from yarrow.cli.certificates import load_authority, load_certificate
 from yarrow.cli.cli_context import CliContext, find_token_file
 from yarrow.cli.exit_codes import ExitCode
-from yarrow.cli.paths import home_directory, make_absolute, split_address
+from yarrow.cli.path_arguments import home_directory, make_absolute, split_address
 from yarrow.cli.standard_streams import print_error
 from yarrow.config.files import get_user_directory
 from yarrow.config.settings import ServiceSettings

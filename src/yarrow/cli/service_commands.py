@@ -17,7 +17,7 @@ from yarrow.cli.exit_codes import ExitCode, exit_code_for_run, exit_code_for_sta
 from yarrow.cli.interrupt_handler import InterruptHandler, abort_on_interrupt
 from yarrow.cli.logs import configure_logging
 from yarrow.cli.output_writer import OutputWriter, ReaderGone, open_standard_descriptors, redirect_stdout
-from yarrow.cli.paths import home_directory, nearest_directory, working_directory
+from yarrow.cli.path_arguments import home_directory, nearest_directory, working_directory
 from yarrow.cli.prompt_input import (
     Prompt,
     StdinTimeouts,
@@ -27,7 +27,7 @@ from yarrow.cli.prompt_input import (
     read_stdin,
 )
 from yarrow.cli.standard_streams import print_error
-from yarrow.cli.terminal_permissions import open_permission_ui
+from yarrow.cli.terminal_permission_prompts import open_permission_ui
 from yarrow.client import plain_mode
 from yarrow.client.json_mode import Sink, dumps
 from yarrow.client.rpc_errors import SessionNotFound, parse_rpc_error
@@ -99,7 +99,7 @@ def _select_command(context: CliContext) -> Coroutine[Any, Any, ExitCode]:
     if _is_interactive(context):
         request = make_prompt_request(arguments, loaded.settings, prompt=Prompt(""), cwd=cwd)
         if arguments.plain or not system.HAS_TERMINAL_UI or os.environ.get("TERM", "") in DUMB_TERMINALS:
-            from yarrow.cli.conversation import run_conversation
+            from yarrow.cli.line_mode import run_conversation
 
             return run_conversation(context, request)
         return _start_terminal_ui(context, request)

@@ -4,7 +4,7 @@ from yarrow.cli.arguments import Arguments
 from yarrow.cli.cli_context import CliContext, open_service
 from yarrow.cli.exit_codes import ExitCode, exit_code_for_run
 from yarrow.cli.output_writer import OutputWriter
-from yarrow.cli.paths import make_absolute
+from yarrow.cli.path_arguments import make_absolute
 from yarrow.cli.standard_streams import print_error
 from yarrow.client import json_mode
 from yarrow.client.sanitizer import sanitize

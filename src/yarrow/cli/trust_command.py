@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from yarrow.cli.exit_codes import ExitCode
-from yarrow.cli.paths import home_directory, nearest_directory
+from yarrow.cli.path_arguments import home_directory, nearest_directory
 from yarrow.cli.standard_streams import print_error, write_stdout
 from yarrow.config.files import format_label, get_user_directory, list_project_files, read_bytes
 from yarrow.config.layer import escape_unprintable, format_path, get_value, has_value, list_leaves

@@ -14,7 +14,7 @@ from yarrow.agent.hooks import ContributedCommand, Hook, HookName
 from yarrow.extension.host import ExtensionHost
 from yarrow.extension.providers import ProviderFactory
 from yarrow.extension.tools import ExtensionTool, ToolOffer, check_arguments
-from yarrow.prompt.resources import to_one_line
+from yarrow.prompt.markdown_resources import to_one_line
 from yarrow.tool.base import Access, get_access
 
 HookFunction = Callable[..., "dict[str, Any] | None | Awaitable[dict[str, Any] | None]"]

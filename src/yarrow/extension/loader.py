@@ -81,20 +81,22 @@ def load_extensions(
     points, warnings = find_entry_points()
     if not (points or files or functions):
         return LoadedExtensions(Contributions(no_contributions().hooks, warnings=tuple(warnings)), (), None)
-    from yarrow.extension.assembly import ContributionAssembly, from_entry_point, from_file, from_function, list_origins
+    from yarrow.extension import contribution_loader as loader
 
     if on_first is not None:
         on_first()
     imported = frozenset(sys.modules)
     printed, sys.stdout = sys.stdout, sys.stderr
-    assembly = ContributionAssembly(tools, warnings)
+    assembly = loader.ContributionAssembly(tools, warnings)
     for point in points:
-        assembly.load(from_entry_point(point))
+        assembly.load(loader.from_entry_point(point))
     for file in dict.fromkeys(files):
-        assembly.load(from_file(file))
+        assembly.load(loader.from_file(file))
     for function in functions:
-        assembly.load(from_function(function))
-    return LoadedExtensions(assembly.make_contributions(list_origins(files, points, imported)), assembly.hosts, printed)
+        assembly.load(loader.from_function(function))
+    return LoadedExtensions(
+        assembly.make_contributions(loader.list_origins(files, points, imported)), assembly.hosts, printed
+    )
 
 
 def find_entry_points(path: Sequence[str] | None = None) -> tuple[list["EntryPoint"], list[str]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from yarrow.policy.secrets import without_secrets
+from yarrow.policy.secret_names import without_secrets
 
 REMOVED_VARIABLES = frozenset(
     {"BASH_ENV", "ENV", "PROMPT_COMMAND", "SSH_ASKPASS", "SUDO_ASKPASS", "GIT_ASKPASS", "LESSOPEN"}
@@ -69,7 +69,7 @@ def child_environment(
 ) -> dict[str, str]:
     """Return the environment of a command, derived from `variables`.
 
-    Keys, tokens and passwords (see `yarrow.policy.secrets`) are removed, unless their name is in `passed`
+    Keys, tokens and passwords (see `yarrow.policy.secret_names`) are removed, unless their name is in `passed`
     (`bash.passEnvironment`); a name in `passed` also overrides `FIXED_VARIABLES` and `REMOVED_VARIABLES`. Variables
     withheld by `keys` are always removed.
     """

@@ -14,7 +14,7 @@ from typing import BinaryIO, cast
 from msgspec import Struct
 
 from yarrow.platform.search_path import find_program
-from yarrow.policy.git_state import (
+from yarrow.policy.repository_snapshot import (
     MAX_REPOSITORIES,
     RepositoryState,
     WorkspaceRepositories,

@@ -65,8 +65,8 @@ def _affects_common_directory(real: Path, roots: Sequence[Path]) -> bool:
 
 def _is_hook_target(real: Path, root: Path) -> bool:
     """Return whether a hook of an enclosing repository is a symlink to a file."""
-    from yarrow.policy.sandbox.executed_links import hook_targets  # only writes need these
-    from yarrow.policy.sandbox.git_files import git_directory_of
+    from yarrow.policy.sandbox.git_internal_files import git_directory_of
+    from yarrow.policy.sandbox.links_to_executed_files import hook_targets  # only writes need these
 
     for above in (root, *real.parents):
         with suppress(OSError, ValueError):

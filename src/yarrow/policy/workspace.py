@@ -11,14 +11,14 @@ from yarrow.errors import ConfigError
 from yarrow.platform import system
 from yarrow.platform.real_path import real_path
 from yarrow.policy.git_write_protection import GIT_PROTECTED, is_executed_by_git
-from yarrow.policy.openat import PATH_CHANGED_ERRORS, open_beneath, open_directory
+from yarrow.policy.links_to_secret_files import SecretLinks
 from yarrow.policy.permission.path_rules import DeniedPaths
 from yarrow.policy.sandbox.credential_paths import CredentialPaths
-from yarrow.policy.sandbox.secret_symlinks import is_recorded
+from yarrow.policy.sandbox.secret_symlink_targets import is_recorded
 from yarrow.policy.sandbox.session_tmp import SessionTmp
-from yarrow.policy.secret_links import SecretLinks
-from yarrow.policy.secrets import ENV_FILES, SecretFiles
+from yarrow.policy.secret_names import ENV_FILES, SecretFiles
 from yarrow.policy.startup_files import AUTOSTART_DIRECTORIES, STARTUP_NAMES, is_hard_link_of
+from yarrow.policy.symlink_free_open import PATH_CHANGED_ERRORS, open_beneath, open_directory
 from yarrow.policy.symlinks import MAX_SYMLINKS, find_writable_symlink
 from yarrow.policy.temp_dir import is_output_file
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.prompt.resources import (
+from yarrow.prompt.markdown_resources import (
     MAX_FRONT_MATTER_BYTES,
     Resource,
     ResourceKind,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.prompt.resources import limit_warnings
+from yarrow.prompt.markdown_resources import limit_warnings
 from yarrow.prompt.session_directories import (
     SessionDirectories,
     SkippedFile,

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from yarrow.errors import Code, ProviderError
-from yarrow.policy.secrets import is_secret_variable
+from yarrow.policy.secret_names import is_secret_variable
 from yarrow.provider import failure_tables as tables
 
 MAX_TEXT_CHARACTERS = 600

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from yarrow.config.adapters import VENDORS, get_provider_id
+from yarrow.config.provider_adapters import VENDORS, get_provider_id
 from yarrow.config.settings import Settings
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.addresses import parse_ollama_root

@@ -7,7 +7,7 @@ from typing import Protocol, Self
 from msgspec import Struct
 
 from yarrow.message import Message, Role
-from yarrow.provider.body import Body
+from yarrow.provider.request_body import Body
 
 MAX_HISTORIES = 8
 """Maximum cached histories of an adapter; the least recently used is dropped, and encoded again when it is needed."""

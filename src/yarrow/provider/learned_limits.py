@@ -7,7 +7,7 @@ from msgspec import Struct
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Image, Role
 from yarrow.provider.base import CompletionRequest
-from yarrow.provider.body import Body
+from yarrow.provider.request_body import Body
 
 REFUSED_FIELD_CODES = frozenset({Code.UNSUPPORTED_PARAMETER, Code.INVALID_REQUEST})
 """Errors of a server that does not know a field of the request."""

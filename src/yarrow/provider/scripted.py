@@ -24,8 +24,8 @@ from yarrow.provider.base import (
     UsagePiece,
 )
 from yarrow.provider.chat_completions.request import encode_chat_request
-from yarrow.provider.history import Target
-from yarrow.provider.rules import violations
+from yarrow.provider.chat_request_rules import violations
+from yarrow.provider.history_repair import Target
 from yarrow.provider.stream_framing import is_json_object
 from yarrow.provider.tool_calls import new_call_id
 

@@ -7,7 +7,7 @@ import msgspec
 
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.backend_errors import Backend, quote_text
-from yarrow.provider.body import replace_surrogates
+from yarrow.provider.request_body import replace_surrogates
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 """Maximum bytes of one event's data, or of one unfinished line; beyond it MALFORMED_RESPONSE."""

@@ -13,8 +13,8 @@ from yarrow.errors import Code, ProviderError
 from yarrow.provider.answer_decoder import FrameDecoder
 from yarrow.provider.backend_errors import Backend, ErrorResponse, make_response_error
 from yarrow.provider.base import ProviderEvent
-from yarrow.provider.body import Body, to_json
 from yarrow.provider.http.client import MAX_ERROR_BODY_BYTES, HttpClient, HttpRequest, HttpResponse, Timeouts
+from yarrow.provider.request_body import Body, to_json
 
 QUESTION_TIMEOUTS = Timeouts(connect=10.0, first_byte=30.0, idle=30.0)
 """Timeouts for requests other than model calls, such as the list of models."""

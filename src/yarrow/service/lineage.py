@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from yarrow.agent.compaction.compact import summarize_with
 from yarrow.agent.compaction.summary import SummaryModel, summarize_messages, write_merge_turn
-from yarrow.agent.context import context_of
+from yarrow.agent.model_context import context_of
 from yarrow.agent.retry import RetryPolicy
 from yarrow.errors import Code, InvalidArgument, LimitExceeded, Precondition, YarrowError
 from yarrow.event.events import Body
@@ -20,11 +20,11 @@ from yarrow.service.dependencies import Dependencies
 from yarrow.service.loaded_session import LoadedSession
 from yarrow.service.request_fields import parse_cwd
 from yarrow.service.sessions import Sessions
-from yarrow.session import lineage
-from yarrow.session.draft import SessionDraft
+from yarrow.session import derived_sessions
 from yarrow.session.ids import format_timestamp, is_valid_id, new_id
-from yarrow.session.reader import StoredSession
 from yarrow.session.record import Change
+from yarrow.session.session_draft import SessionDraft
+from yarrow.session.session_file_reader import StoredSession
 from yarrow.session.state import SessionState, fold_records
 from yarrow.session.transfer import MAX_IMPORT_BYTES, ImportSpool, export_lines
 from yarrow.v1 import agent_pb2 as pb
@@ -47,12 +47,12 @@ class SessionLineage:
     async def branch(self, session_id: str, index: int | None) -> str:
         """Return the id of a child with the history up to a message. Raises `InvalidArgument` and `NotFound`."""
         source = await self._load(session_id)
-        return await self._save(lambda: lineage.branch(source, index, new_id=new_id(), timestamp=self._now()))
+        return await self._save(lambda: derived_sessions.branch(source, index, new_id=new_id(), timestamp=self._now()))
 
     async def fork(self, session_id: str) -> str:
         """Return the id of a detached copy. Raises `NotFound`."""
         source = await self._load(session_id)
-        return await self._save(lambda: lineage.fork(source, new_id=new_id(), timestamp=self._now()))
+        return await self._save(lambda: derived_sessions.fork(source, new_id=new_id(), timestamp=self._now()))
 
     async def rebase(self, session_id: str, indices: Sequence[int], *, squash: bool) -> tuple[str, tuple[int, ...]]:
         """Return the id of a child with the chosen messages, and the indices of the messages that they required.
@@ -61,14 +61,14 @@ class SessionLineage:
         call; then no session is created.
         """
         source = await self._load(session_id)
-        left_out = await asyncio.to_thread(lineage.find_omitted_messages, source, indices)
+        left_out = await asyncio.to_thread(derived_sessions.find_omitted_messages, source, indices)
         summary = None
         if squash and left_out:
             summary_model = await self._summary_model(await self._get_entry(session_id))
             with self._sessions.background_write():
                 summary = await summarize_messages(left_out, summary_model)
         made = await asyncio.to_thread(
-            lineage.rebase, source, indices, new_id=new_id(), timestamp=self._now(), summary=summary
+            derived_sessions.rebase, source, indices, new_id=new_id(), timestamp=self._now(), summary=summary
         )
         return await self._save(lambda: made.draft), made.added
 
@@ -80,7 +80,7 @@ class SessionLineage:
         entry = await self._get_entry(session_id)
         current = await self._load(session_id)
         other = await self._load(await self._dependencies.manager.resolve(other_id))
-        new_messages = await asyncio.to_thread(lineage.find_new_messages, current, other)
+        new_messages = await asyncio.to_thread(derived_sessions.find_new_messages, current, other)
         summary_model = await self._summary_model(entry)
         state = fold_records(SessionState(current.header), (stored.value for stored in current.records))
         with self._sessions.background_write():
@@ -88,7 +88,7 @@ class SessionLineage:
             text = await write_merge_turn(context_of(state).sent().messages, new_messages, summary_model)
         synthesis = self._make_synthesis(other, text, entry)
         return await self._save(
-            lambda: lineage.merge(current, other, new_id=new_id(), synthesis=synthesis, summary=short)
+            lambda: derived_sessions.merge(current, other, new_id=new_id(), synthesis=synthesis, summary=short)
         )
 
     async def import_session(self, incoming: ImportSpool, cwd: Path) -> pb.ImportSessionResponse:
@@ -98,7 +98,7 @@ class SessionLineage:
         """
         loaded = await asyncio.to_thread(incoming.finish)
         made = await self._save(
-            lambda: lineage.import_copy(loaded, new_id=new_id(), cwd=str(cwd), timestamp=self._now())
+            lambda: derived_sessions.import_copy(loaded, new_id=new_id(), cwd=str(cwd), timestamp=self._now())
         )
         prompt = await find_foreign_prompt(loaded, cwd, self._dependencies)
         return pb.ImportSessionResponse(

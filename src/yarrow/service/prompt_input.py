@@ -79,7 +79,7 @@ class CommandExpander:
             expanded = await _run_extension_command(command, "".join(rest), cwd)
         else:
             # Imported lazily, since most prompts start without a slash.
-            from yarrow.prompt.commands import expand_command
+            from yarrow.prompt.template_commands import expand_command
 
             found = await asyncio.to_thread(
                 expand_command, text, self._dependencies.prompt_places(cwd), self._contributed
@@ -94,7 +94,7 @@ class CommandExpander:
 
     async def list_commands(self, cwd: Path | None) -> pb.ListCommandsResponse:
         """Return the commands of a working directory, or only the user's own."""
-        from yarrow.prompt.commands import list_commands
+        from yarrow.prompt.template_commands import list_commands
 
         places = self._dependencies.prompt_places(cwd or self._dependencies.home)
         found, warnings = await asyncio.to_thread(list_commands, places)

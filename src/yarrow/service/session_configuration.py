@@ -18,7 +18,7 @@ from yarrow.service.provider_cache import ProviderCache
 from yarrow.service.request_fields import SessionOptions, parse_cwd, parse_name, parse_options
 from yarrow.session.ids import format_timestamp
 from yarrow.session.record import Change, Header
-from yarrow.session.redaction import Redactor
+from yarrow.session.secret_redaction import Redactor
 from yarrow.v1 import agent_pb2 as pb
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from yarrow.agent.agent import Agent
-from yarrow.agent.context import TokenCalibration, TokenCounter
 from yarrow.agent.exclusive_task import RunningCount
 from yarrow.agent.hooks import HookName
+from yarrow.agent.model_context import TokenCalibration, TokenCounter
 from yarrow.agent.run_context import RunResources, RunSettings
 from yarrow.agent.session_writer import SessionSource, SessionWriter
 from yarrow.errors import Code, InvalidArgument, LimitExceeded, NotFound, Precondition, YarrowError
@@ -21,13 +21,13 @@ from yarrow.policy.workspace import Workspace
 from yarrow.provider.base import ProviderInfo
 from yarrow.service.dependencies import Dependencies
 from yarrow.service.loaded_session import LoadedSession, SessionCache
-from yarrow.service.redactors import RedactorCache
+from yarrow.service.response_redaction import RedactorCache
 from yarrow.service.session_configuration import SessionPlan, make_header
 from yarrow.service.tool_contexts import ToolContexts
 from yarrow.session.ids import is_valid_id, new_id
 from yarrow.session.memory_log import MemoryLog
+from yarrow.session.open_session_log import SessionLog
 from yarrow.session.state import SessionState, fold_records
-from yarrow.session.store import SessionLog
 from yarrow.tool.base import ToolContext
 from yarrow.v1 import agent_pb2 as pb
 

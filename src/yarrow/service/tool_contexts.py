@@ -19,7 +19,7 @@ from yarrow.policy.workspace import Workspace
 from yarrow.prompt.skills import find_skill_directories
 from yarrow.service.dependencies import Dependencies
 from yarrow.service.loaded_session import LoadedSession
-from yarrow.service.redactors import RedactorCache, with_output_filter
+from yarrow.service.response_redaction import RedactorCache, with_output_filter
 from yarrow.tool.base import ToolContext
 
 

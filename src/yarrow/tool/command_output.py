@@ -16,7 +16,8 @@ from yarrow.policy.sandbox.protected_paths import protection_gaps
 from yarrow.policy.sandbox.quarantine import QuarantineEntry, describe_entries
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
 from yarrow.policy.temp_dir import create_output_file
-from yarrow.tool.limits import (
+from yarrow.tool.paths import format_path
+from yarrow.tool.result_limits import (
     MAX_PROGRESS_BYTES,
     MAX_RESULT_BYTES,
     MAX_RESULT_LINES,
@@ -24,7 +25,6 @@ from yarrow.tool.limits import (
     take_first_bytes,
     take_last_bytes,
 )
-from yarrow.tool.paths import format_path
 
 HEAD_BYTES = 16_384
 HEAD_LINES = 500

@@ -9,12 +9,12 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from yarrow.tool.atomic_file_change import ChangePlanner, FileChange, PlannedChange, apply_change, preview_change
 from yarrow.tool.base import Access, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.diff import count_common_start, make_unified_diff
-from yarrow.tool.file_change import ChangePlanner, FileChange, PlannedChange, apply_change, preview_change
 from yarrow.tool.file_content import FALLBACK_ENCODING, SNIFF_BYTES, decode_text, find_binary_kind, is_utf16
-from yarrow.tool.limits import pluralize
 from yarrow.tool.paths import describe_missing, format_path, locate
+from yarrow.tool.result_limits import pluralize
 from yarrow.tool.worker_thread import run_in_thread
 
 MAX_NEAREST_PLACES = 3

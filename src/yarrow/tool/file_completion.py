@@ -7,9 +7,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.policy.workspace import Workspace
-from yarrow.tool.directory_walk import walk
-from yarrow.tool.limits import Smallest
+from yarrow.tool.gitignore_walk import walk
 from yarrow.tool.paths import quote_path
+from yarrow.tool.result_limits import Smallest
 
 MAX_LISTING_SECONDS = 2.0
 """Time limit of a search in seconds; the user waits for it while typing."""

@@ -12,15 +12,15 @@ from typing import Literal
 from msgspec import Struct
 
 from yarrow.platform import system
-from yarrow.policy.openat import open_beneath
+from yarrow.policy.symlink_free_open import open_beneath
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.base import Access, Done, Progress, Result, ToolContext, ToolFailed
-from yarrow.tool.directory_walk import walk
+from yarrow.tool.gitignore_walk import walk
 from yarrow.tool.globs import Glob, describe_scope
-from yarrow.tool.hits import MAX_SEARCH_SECONDS
-from yarrow.tool.limits import Smallest
 from yarrow.tool.paths import describe_missing, describe_os_error, locate, make_prefix, quote_path
+from yarrow.tool.result_limits import Smallest
 from yarrow.tool.ripgrep import RipgrepError, find_ripgrep, list_files_with_ripgrep
+from yarrow.tool.search_hits import MAX_SEARCH_SECONDS
 from yarrow.tool.worker_thread import run_in_thread
 
 DEFAULT_FIND_LIMIT = 1_000

@@ -13,9 +13,9 @@ from msgspec import Struct
 from yarrow.policy.workspace import Refused, Workspace
 from yarrow.tool.base import Access, Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.globs import Glob, describe_scope
-from yarrow.tool.hits import MAX_SEARCH_SECONDS, MAX_SEARCHED_BYTES, FileHits, HitReport, SearchQuery
 from yarrow.tool.paths import describe_missing, describe_os_error, locate, make_prefix, quote_path
 from yarrow.tool.ripgrep import RipgrepError, find_hits_with_ripgrep, find_ripgrep, list_files_with_ripgrep
+from yarrow.tool.search_hits import MAX_SEARCH_SECONDS, MAX_SEARCHED_BYTES, FileHits, HitReport, SearchQuery
 from yarrow.tool.worker_thread import run_in_thread
 
 DEFAULT_GREP_LIMIT = 100
@@ -102,7 +102,7 @@ class _GrepSearch:
     def __init__(
         self, arguments: GrepArguments, target: Path, prefix: str, *, context: ToolContext, glob: Glob | None
     ) -> None:
-        from yarrow.tool.search import LargeFiles
+        from yarrow.tool.python_search import LargeFiles
 
         workspace = context.workspace
         self._arguments = arguments
@@ -191,7 +191,7 @@ class _GrepSearch:
 
         Ripgrep opens paths that may have become symlinks meanwhile; hits behind one must not be shown.
         """
-        from yarrow.tool.search import Searcher, SearchError, contains_hits
+        from yarrow.tool.python_search import Searcher, SearchError, contains_hits
 
         path = self._target if self._is_file else self._target / hits.path
         if contains_hits(path, hits):
@@ -202,7 +202,12 @@ class _GrepSearch:
 
     def search_in_process(self, stop: threading.Event) -> Result:
         """Search from the start and return the result."""
-        from yarrow.tool.search import LargeFiles, Searcher, SearchError, search_directory  # only without ripgrep
+        from yarrow.tool.python_search import (  # only without ripgrep
+            LargeFiles,
+            Searcher,
+            SearchError,
+            search_directory,
+        )
 
         self._report, self._large = HitReport(self._query, self._prefix, self._output_filter), LargeFiles(self._prefix)
         self._is_partial = False

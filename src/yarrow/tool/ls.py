@@ -11,8 +11,8 @@ from msgspec import Struct
 from yarrow.platform import system
 from yarrow.policy.workspace import READ_FLAGS, Refused
 from yarrow.tool.base import Access, Done, Progress, Result, ToolContext, ToolFailed
-from yarrow.tool.limits import Smallest
 from yarrow.tool.paths import describe_missing, describe_os_error, locate, quote_path
+from yarrow.tool.result_limits import Smallest
 from yarrow.tool.worker_thread import run_in_thread
 
 DEFAULT_LS_LIMIT = 500

@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, field
 
-from yarrow.tool.limits import pluralize
+from yarrow.tool.result_limits import pluralize
 
 MAX_OUTPUT_CHARACTERS = 8_192
 """Maximum characters shown of one output."""

@@ -17,9 +17,9 @@ from yarrow.message import Image
 from yarrow.policy.workspace import Refused
 from yarrow.tool.base import Access, Done, OutputFilter, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.file_content import FALLBACK_ENCODING, SNIFF_BYTES, UTF8_BOM, decode_text, find_binary_kind, is_utf16
-from yarrow.tool.limits import MAX_RESULT_BYTES, MAX_RESULT_LINES, drop_partial_secret, format_size
 from yarrow.tool.ls import DEFAULT_LS_LIMIT, format_listing, make_closed_filter
 from yarrow.tool.paths import describe_missing, describe_os_error, locate
+from yarrow.tool.result_limits import MAX_RESULT_BYTES, MAX_RESULT_LINES, drop_partial_secret, format_size
 from yarrow.tool.worker_thread import run_in_thread
 
 CHUNK_BYTES = 1_048_576

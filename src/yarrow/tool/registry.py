@@ -12,7 +12,7 @@ from yarrow.message import ToolCall, ToolSpec
 from yarrow.policy.permission.path_rules import ToolKind
 from yarrow.tool.arguments import InvalidArguments, decode_arguments, make_schema
 from yarrow.tool.base import OTHER_ACCESS, Access, Done, Progress, Result, Tool, ToolContext, ToolFailed, get_access
-from yarrow.tool.limits import MAX_PROGRESS_BYTES, limit_diff, limit_text, replace_unstorable, take_last_bytes
+from yarrow.tool.result_limits import MAX_PROGRESS_BYTES, limit_diff, limit_text, replace_unstorable, take_last_bytes
 
 Authorize = Callable[[Tool, Struct, ToolContext], Awaitable[ToolContext | ToolFailed]]
 """Returns the context for a call, which may be wider than the one passed, or why the call must not run."""

@@ -16,12 +16,12 @@ from yarrow.platform import system
 from yarrow.platform.real_path import real_path
 from yarrow.platform.search_path import find_program
 from yarrow.policy.environment import search_environment
-from yarrow.policy.openat import open_beneath
 from yarrow.policy.process import Command, Exit, run
 from yarrow.policy.process_tree import has_own_proc
+from yarrow.policy.symlink_free_open import open_beneath
 from yarrow.policy.workspace import Workspace
-from yarrow.tool.directory_walk import find_unusable_ignore_files, has_unusable_ignore_file
-from yarrow.tool.hits import MAX_SEARCH_SECONDS, MAX_SEARCHED_BYTES, FileHits, SearchQuery, decode_line
+from yarrow.tool.gitignore_walk import find_unusable_ignore_files, has_unusable_ignore_file
+from yarrow.tool.search_hits import MAX_SEARCH_SECONDS, MAX_SEARCHED_BYTES, FileHits, SearchQuery, decode_line
 from yarrow.tool.worker_thread import run_in_thread
 
 MAX_MEMORY_KIB = 1_048_576

@@ -5,12 +5,12 @@ from functools import partial
 
 from msgspec import Struct
 
+from yarrow.tool.atomic_file_change import ChangePlanner, FileChange, PlannedChange, apply_change, preview_change
 from yarrow.tool.base import Access, Done, Progress, Result, ToolContext
 from yarrow.tool.diff import make_unified_diff
-from yarrow.tool.file_change import ChangePlanner, FileChange, PlannedChange, apply_change, preview_change
 from yarrow.tool.file_content import decode_text
-from yarrow.tool.limits import format_size
 from yarrow.tool.paths import format_path, locate
+from yarrow.tool.result_limits import format_size
 from yarrow.tool.worker_thread import run_in_thread
 
 

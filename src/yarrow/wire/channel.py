@@ -10,9 +10,17 @@ from typing import Any, Never, Self, TypeVar
 import grpc
 from grpc import aio
 
-from yarrow.wire.context import as_is, serve
-from yarrow.wire.methods import Method, Pairs, StreamStream, StreamUnary, UnaryStream, UnaryUnary
-from yarrow.wire.rpc import CANCELLED, DEADLINE_EXCEEDED, MAX_METADATA_BYTES, METADATA_TOO_LARGE, Rpc, checked, size
+from yarrow.wire.call_state import (
+    CANCELLED,
+    DEADLINE_EXCEEDED,
+    MAX_METADATA_BYTES,
+    METADATA_TOO_LARGE,
+    Rpc,
+    checked,
+    size,
+)
+from yarrow.wire.server_context import as_is, serve
+from yarrow.wire.stub_methods import Method, Pairs, StreamStream, StreamUnary, UnaryStream, UnaryUnary
 
 
 class Registrar(aio.Server):

@@ -34,7 +34,7 @@ from yarrow.provider.base import (
     UsagePiece,
 )
 from yarrow.provider.gemini.adapter import DEFAULT_CONTEXT_WINDOW, MAX_PAGES, GeminiProvider
-from yarrow.provider.history import HIDDEN_IMAGE
+from yarrow.provider.history_repair import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient
 
 WIRE = Path(__file__).parents[2] / "fixtures/wire"

@@ -26,7 +26,14 @@ from yarrow.provider.gemini.request import (
     encode_gemini_request,
     reduce_schema,
 )
-from yarrow.provider.history import CONTINUE_PROMPT, HIDDEN_IMAGE, HISTORY_START, MISSING_RESULT, NO_OUTPUT, Target
+from yarrow.provider.history_repair import (
+    CONTINUE_PROMPT,
+    HIDDEN_IMAGE,
+    HISTORY_START,
+    MISSING_RESULT,
+    NO_OUTPUT,
+    Target,
+)
 
 MODEL = "gemini-3-flash"
 HERE = Target("here", MODEL)

@@ -15,9 +15,9 @@ import pytest
 
 from doubles import native_library
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.local import server as module
+from yarrow.provider.local import server_process as module
 from yarrow.provider.local.model_files import STARTER_FILE
-from yarrow.provider.local.server import LocalServer, LocalSettings
+from yarrow.provider.local.server_process import LocalServer, LocalSettings
 
 SOON = 20.0
 """Seconds, for what takes milliseconds."""
@@ -319,7 +319,7 @@ async def test_killing_only_the_watcher_ends_the_child(
 
 PARENT = """\
 import asyncio, sys
-from yarrow.provider.local.server import LocalServer, LocalSettings
+from yarrow.provider.local.server_process import LocalServer, LocalSettings
 async def main():
     server = await LocalServer.start(LocalSettings(sys.argv[1]))
     await asyncio.Event().wait()

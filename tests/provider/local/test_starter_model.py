@@ -17,7 +17,7 @@ from yarrow.provider.base import CallPiece, CompletionRequest, ProviderEvent, St
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.llamacpp.adapter import LlamaCppProvider
 from yarrow.provider.local.model_files import STARTER_FILE, STARTER_MODEL, pull_model
-from yarrow.provider.local.server import LocalServer, LocalSettings
+from yarrow.provider.local.server_process import LocalServer, LocalSettings
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.registry import ToolRegistry
 

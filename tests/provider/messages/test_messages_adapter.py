@@ -28,7 +28,7 @@ from yarrow.provider.base import (
     ThinkingPiece,
     UsagePiece,
 )
-from yarrow.provider.history import HIDDEN_IMAGE
+from yarrow.provider.history_repair import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.messages.adapter import MAX_PAGES, MessagesProvider
 

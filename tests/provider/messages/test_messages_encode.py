@@ -35,11 +35,18 @@ from yarrow.provider.base import (
     ThinkingPiece,
     UsagePiece,
 )
-from yarrow.provider.body import to_json
-from yarrow.provider.history import CONTINUE_PROMPT, HIDDEN_IMAGE, HISTORY_START, MISSING_RESULT, NO_OUTPUT, Target
+from yarrow.provider.history_repair import (
+    CONTINUE_PROMPT,
+    HIDDEN_IMAGE,
+    HISTORY_START,
+    MISSING_RESULT,
+    NO_OUTPUT,
+    Target,
+)
 from yarrow.provider.messages.capabilities import EFFORTS, MessagesCapabilities, ThinkingStyle, infer_capabilities
 from yarrow.provider.messages.decoder import MessagesDecoder
 from yarrow.provider.messages.request import DEFAULT_MAX_TOKENS, UNKNOWN_MODEL_MAX_TOKENS, encode_messages_request
+from yarrow.provider.request_body import to_json
 
 CAPTURES = Path(__file__).parents[2] / "fixtures/wire/messages-style/captures"
 HERE = Target("here", "m")

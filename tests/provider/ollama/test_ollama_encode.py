@@ -11,10 +11,10 @@ from doubles.ollama_rules import violations
 from yarrow.config.settings import ProviderSettings
 from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ThinkingLevel, ToolCall, ToolSpec
 from yarrow.provider.base import CompletionRequest
-from yarrow.provider.body import to_json
-from yarrow.provider.history import HIDDEN_IMAGE, MISSING_RESULT, Target
+from yarrow.provider.history_repair import HIDDEN_IMAGE, MISSING_RESULT, Target
 from yarrow.provider.ollama.capabilities import FIELD_MARK, OllamaCapabilities, ThinkingStyle
 from yarrow.provider.ollama.request import encode_ollama_request
+from yarrow.provider.request_body import to_json
 
 HERE = Target("here", "m")
 ABLE = OllamaCapabilities(8192, images=True, thinking="switch")

@@ -27,8 +27,8 @@ from yarrow.agent.compaction.summary import (
     truncate,
     truncate_to_budget,
 )
-from yarrow.agent.context import TokenCounter, context_of, last_asked
 from yarrow.agent.message_builder import MAX_ANSWER_CHARACTERS
+from yarrow.agent.model_context import TokenCounter, context_of, last_asked
 from yarrow.agent.retry import TOO_LARGE, RetryPolicy, run_with_retries
 from yarrow.errors import Code, ProviderError, RunError
 from yarrow.message import Message, StopReason, Usage

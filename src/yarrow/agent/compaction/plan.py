@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from yarrow.agent.context import Context, ContextBudget, TokenCounter, is_asked, last_asked, message_tokens
+from yarrow.agent.model_context import Context, ContextBudget, TokenCounter, is_asked, last_asked, message_tokens
 from yarrow.config.settings import CompactionSettings
 from yarrow.errors import Code, RunError
 from yarrow.event.events import CompactionReason, Notice

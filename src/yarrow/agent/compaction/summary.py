@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from yarrow.agent.context import text_tokens
+from yarrow.agent.model_context import text_tokens
 from yarrow.message import Image, Message, Role, Text, ToolCall, Usage
 from yarrow.policy.permission.path_rules import ToolKind
 from yarrow.prompt.untrusted import wrap_untrusted

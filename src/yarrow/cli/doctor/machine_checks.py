@@ -18,9 +18,9 @@ from yarrow.platform import system
 from yarrow.policy.sandbox.probe import find_bwrap, unavailable_reason
 from yarrow.policy.sandbox_factory import unsuitable_reason
 from yarrow.policy.temp_dir import temp_directory
-from yarrow.session.disk import describe_os_error
+from yarrow.session.disk_access import describe_os_error
 from yarrow.session.ids import is_valid_id
-from yarrow.session.reader import read_head
+from yarrow.session.session_file_reader import read_head
 
 UNSHARED = {"npm": ".npm/_cacache", "pip": ".cache/pip", "uv": ".cache/uv"}
 """Package managers that support only one cache, and its path below the home directory."""

@@ -9,7 +9,7 @@ from yarrow.cli.doctor.provider_probe import ProbeResult, ProviderProbe, list_de
 from yarrow.cli.doctor.report import Check, CheckContext, CheckStatus, ok, warn
 from yarrow.config.secret_mask import mask_secrets
 from yarrow.errors import Code, ProviderError, YarrowError
-from yarrow.policy.secrets import is_secret_variable
+from yarrow.policy.secret_names import is_secret_variable
 from yarrow.provider.base import ModelEntry, ProviderInfo
 from yarrow.provider.detection import detect
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from yarrow.cli.doctor.report import Check, CheckContext, fail, ok, warn
-from yarrow.cli.paths import working_directory
+from yarrow.cli.path_arguments import working_directory
 from yarrow.config.files import get_user_directory, get_user_file
 from yarrow.config.layers import LoadedSettings, load_settings
 from yarrow.config.project import read_project

@@ -11,15 +11,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from yarrow.platform import system
-from yarrow.policy.sandbox.baseline import Baseline, Finding, find_new_repositories, find_planted, rescan
+from yarrow.policy.sandbox.absent_path_guard import GuardedPath, PathGuard, failed_entry
 from yarrow.policy.sandbox.directory_scan import ListDirectory, ScanRecord, start_scan
+from yarrow.policy.sandbox.file_backups import SavedFile, restore_file
+from yarrow.policy.sandbox.git_baseline import Baseline, Finding, find_new_repositories, find_planted, rescan
 from yarrow.policy.sandbox.new_repositories import REGISTER
-from yarrow.policy.sandbox.path_guard import GuardedPath, PathGuard, failed_entry
 from yarrow.policy.sandbox.quarantine import STORE, Quarantine, QuarantineEntry, decode_path, encode_path
-from yarrow.policy.sandbox.saved_files import SavedFile, restore_file
 from yarrow.policy.sandbox.scan_limits import SCAN_LIMITS
 from yarrow.policy.sandbox.unscanned_regions import mark_unscanned
-from yarrow.policy.secrets import ENV_FILES
+from yarrow.policy.secret_names import ENV_FILES
 
 PREFIX = "call-"
 _OWN_PREFIX = f"{PREFIX}{os.urandom(8).hex()}-"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.executed_paths import EXECUTED_NAMES
+from yarrow.policy.auto_executed_files import EXECUTED_NAMES
 from yarrow.policy.sandbox.directory_watches import DirectoryState, watches
-from yarrow.policy.secrets import ENV_FILES, SecretFiles
+from yarrow.policy.secret_names import ENV_FILES, SecretFiles
 
 MAX_PROTECTED_ENTRIES = 20_000
 """Maximum entries of a workspace within which mounts protect repositories; the baseline covers those beyond."""

@@ -18,11 +18,11 @@ from msgspec import Struct
 from yarrow import platform
 from yarrow.platform import system
 from yarrow.platform.real_path import real_path
-from yarrow.policy.directory_trees import remove_tree
+from yarrow.policy.deep_directory_trees import remove_tree
 from yarrow.policy.git_config import CONFIG_BYTES, WORKTREE_CONFIG, decode_config, is_settable_change
-from yarrow.policy.openat import open_beneath, open_directory
 from yarrow.policy.sandbox.mounts import BindMount
 from yarrow.policy.sandbox.quarantine import Quarantine, QuarantineEntry
+from yarrow.policy.symlink_free_open import open_beneath, open_directory
 
 MAX_COPIES = 16
 """Maximum configurations that one command can change; later ones are read-only."""

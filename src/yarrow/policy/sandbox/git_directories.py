@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from yarrow.platform import system
 from yarrow.platform.real_path import real_path
-from yarrow.policy.directory_trees import make_accessible, walk_tree
+from yarrow.policy.deep_directory_trees import make_accessible, walk_tree
 from yarrow.policy.git_config import (
     CONFIG_BYTES,
     HARMLESS_SETTINGS,
@@ -29,9 +29,9 @@ from yarrow.policy.git_config import (
     render_settings,
 )
 from yarrow.policy.sandbox.directory_scan import DirectoryListing, ListDirectory, is_complete, start_scan
-from yarrow.policy.sandbox.git_files import git_directory_of, is_own_worktree, read_content, read_path
+from yarrow.policy.sandbox.git_internal_files import git_directory_of, is_own_worktree, read_content, read_path
 from yarrow.policy.sandbox.scan_limits import SCAN_LIMITS
-from yarrow.policy.secrets import ENV_FILES, SecretFiles
+from yarrow.policy.secret_names import ENV_FILES, SecretFiles
 
 MAX_DIRECTORIES = 100_000
 """Maximum directories scanned in a workspace before a command, nearest first; the rest is not judged.

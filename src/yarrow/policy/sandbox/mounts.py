@@ -9,8 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.openat import PATH_CHANGED_ERRORS, open_beneath
-from yarrow.policy.sandbox.git_files import is_tracked
+from yarrow.policy.sandbox.git_internal_files import is_tracked
+from yarrow.policy.symlink_free_open import PATH_CHANGED_ERRORS, open_beneath
 
 DEV_NULL = Path("/dev/null")
 """Cover of files that git does not track, because git ignores devices."""

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.openat import open_directory
 from yarrow.policy.sandbox.quarantine import Quarantine, QuarantineEntry
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 from yarrow.policy.sandbox.session_home import session_places
+from yarrow.policy.symlink_free_open import open_directory
 
 MAX_FILES = 300_000
 """Maximum workspace files, nearest first, that are recognized in another place."""

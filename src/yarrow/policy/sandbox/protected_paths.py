@@ -21,8 +21,8 @@ from yarrow.policy.sandbox.directory_scan import (
     start_scan,
 )
 from yarrow.policy.sandbox.scan_limits import SCAN_LIMITS
-from yarrow.policy.sandbox.secret_symlinks import is_recorded, resolve_secret_file
-from yarrow.policy.secrets import ENV_FILES, SecretFiles
+from yarrow.policy.sandbox.secret_symlink_targets import is_recorded, resolve_secret_file
+from yarrow.policy.secret_names import ENV_FILES, SecretFiles
 
 MAX_DEPTH = 6
 """Maximum depth at which mounts protect repositories; the baseline covers deeper ones."""
@@ -264,7 +264,7 @@ def _is_of_other_worktree(directory: Path, roots: Sequence[Path]) -> bool:
     """Return whether a directory of a repository belongs to an existing worktree outside the workspace."""
     if directory.parent.name != "worktrees":
         return False
-    from yarrow.policy.sandbox.git_files import read_path  # few workspaces have worktrees
+    from yarrow.policy.sandbox.git_internal_files import read_path  # few workspaces have worktrees
 
     try:
         tree = Path(real_path(directory / read_path(directory / "gitdir")))
@@ -282,7 +282,7 @@ def _repository_of_worktree(file: Path) -> Path | None:
 
     It only counts if it also names the worktree: the file alone could name any repository, which would become writable.
     """
-    from yarrow.policy.sandbox.git_files import read_gitfile, read_path  # few workspaces are worktrees
+    from yarrow.policy.sandbox.git_internal_files import read_gitfile, read_path  # few workspaces are worktrees
 
     try:
         directory = Path(real_path(read_gitfile(file)))

@@ -11,7 +11,7 @@ from yarrow.platform.real_path import real_path
 from yarrow.policy.git_config import SECTION, included_files
 from yarrow.policy.sandbox.home_secrets import find_home_secrets
 from yarrow.policy.secret_file_patterns import is_secret_file
-from yarrow.policy.secrets import SECRET_NAME_PATTERN, SECRET_VALUE_PATTERN
+from yarrow.policy.secret_names import SECRET_NAME_PATTERN, SECRET_VALUE_PATTERN
 
 MAX_BYTES = 1_048_576
 """Maximum bytes of one file; a larger one is not shown."""

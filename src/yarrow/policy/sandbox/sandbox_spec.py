@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from yarrow.platform import system
 from yarrow.platform.real_path import real_path
-from yarrow.policy.secrets import ENV_FILES, SecretFiles
+from yarrow.policy.secret_names import ENV_FILES, SecretFiles
 
 SESSION_DIRECTORIES = ("home", "tmp", "shm", "settings", "configs")
 """Session directories that commands read or write."""

@@ -10,12 +10,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from yarrow.platform import system
-from yarrow.policy.directory_trees import remove_tree
+from yarrow.policy.auto_executed_files import NestedFiles
+from yarrow.policy.deep_directory_trees import remove_tree
 from yarrow.policy.environment import with_git_settings
-from yarrow.policy.executed_paths import NestedFiles
 from yarrow.policy.process import Command
 from yarrow.policy.sandbox import command_starter, seccomp, session_home, unscanned_regions
-from yarrow.policy.sandbox.baseline import REPLACED_REASON, Baseline, register_running, take_baseline
+from yarrow.policy.sandbox.absent_path_guard import PathGuard
 from yarrow.policy.sandbox.bwrap_args import WorkspaceMounts, build_arguments, wrap_launcher
 from yarrow.policy.sandbox.cache_mounts import plan_cache_mounts
 from yarrow.policy.sandbox.cleanup_journal import JournalEntry, JournalState, Leftovers, journal_state, other_baselines
@@ -29,19 +29,19 @@ from yarrow.policy.sandbox.directory_scan import (
 )
 from yarrow.policy.sandbox.directory_watches import watches
 from yarrow.policy.sandbox.failure_causes import SandboxRestrictions
+from yarrow.policy.sandbox.git_baseline import REPLACED_REASON, Baseline, register_running, take_baseline
 from yarrow.policy.sandbox.git_config_copies import copy_git_configs
-from yarrow.policy.sandbox.git_files import KEEP_WORKTREES_SETTINGS, has_other_worktrees
+from yarrow.policy.sandbox.git_internal_files import KEEP_WORKTREES_SETTINGS, has_other_worktrees
 from yarrow.policy.sandbox.hard_links import add_hard_links, pin_credential_parents, protect_startup_files
 from yarrow.policy.sandbox.mounts import DEV_NULL, TRUST_STAT_SETTINGS, MountDescriptors, make_masks
 from yarrow.policy.sandbox.moved_files import MovedFiles, WorkspaceFiles
 from yarrow.policy.sandbox.new_repositories import REGISTER
-from yarrow.policy.sandbox.path_guard import PathGuard
 from yarrow.policy.sandbox.probe import can_bind_descriptors, find_bwrap
 from yarrow.policy.sandbox.protected_paths import ScanResult, merge_earlier, scan
 from yarrow.policy.sandbox.quarantine import STORE, Quarantine, QuarantineEntry
-from yarrow.policy.sandbox.read_root_secrets import find_read_root_secrets
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec, sandbox_home
 from yarrow.policy.sandbox.scan_limits import MAX_GROWTH, SCAN_LIMITS
+from yarrow.policy.sandbox.secrets_in_readable_roots import find_read_root_secrets
 from yarrow.policy.sandbox.session_home import HomeChanges
 
 MAX_USER_PROCESSES = 4_096

@@ -12,7 +12,7 @@ from msgspec import Struct
 from yarrow.policy.sandbox.program_search import ProgramFinder, ProgramScope
 from yarrow.policy.sandbox.toolchains import LIBRARY_VARIABLES, VARIABLES
 from yarrow.policy.secret_file_patterns import PACKAGE_DIRECTORIES, is_secret_file, is_secret_name
-from yarrow.policy.secrets import ENV_FILES
+from yarrow.policy.secret_names import ENV_FILES
 
 MAX_CACHED = 16
 """Maximum cached searches; the oldest is dropped."""

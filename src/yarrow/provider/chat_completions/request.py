@@ -6,7 +6,6 @@ from typing import Any
 
 from yarrow.message import Image, Message, Opaque, Role, Text, Thinking, ToolCall, ToolSpec
 from yarrow.provider.base import CompletionRequest
-from yarrow.provider.body import Body, merge_body
 from yarrow.provider.chat_completions.chunk import (
     CALL_FIELDS,
     MESSAGE_FIELDS,
@@ -14,8 +13,9 @@ from yarrow.provider.chat_completions.chunk import (
     decode_fields,
     replay_thinking,
 )
-from yarrow.provider.history import ChatHistory, Target
 from yarrow.provider.history_cache import SegmentPlace
+from yarrow.provider.history_repair import ChatHistory, Target
+from yarrow.provider.request_body import Body, merge_body
 
 _CLAUDE_MODEL = re.compile(r"(?:^|[/.:~-])claude-", re.IGNORECASE)
 """Models that cache only what a request marks, by their names at gateways."""

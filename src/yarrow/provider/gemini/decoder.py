@@ -11,8 +11,8 @@ from yarrow.message import StopReason, ToolCall
 from yarrow.provider.answer_decoder import AnswerDecoder, EventBuffer, UsageAccumulator
 from yarrow.provider.backend_errors import Backend
 from yarrow.provider.base import CallPiece, OpaquePiece, ProviderEvent, ThinkingPiece
-from yarrow.provider.body import replace_surrogates
 from yarrow.provider.gemini.request import PartMetadata, encode_metadata
+from yarrow.provider.request_body import replace_surrogates
 from yarrow.provider.tool_calls import ToolCallAssembler
 
 

@@ -13,10 +13,10 @@ from yarrow.message import Image, Message, Opaque, Role, Text, Thinking, ToolCal
 from yarrow.provider.addresses import GeminiAddress
 from yarrow.provider.backend_errors import Backend
 from yarrow.provider.base import CompletionRequest
-from yarrow.provider.body import replace_surrogates
 from yarrow.provider.call_ids import CallIds
-from yarrow.provider.history import Target, Turn, group_turns, repair_history
 from yarrow.provider.history_cache import SegmentPlace
+from yarrow.provider.history_repair import Target, Turn, group_turns, repair_history
+from yarrow.provider.request_body import replace_surrogates
 
 
 class PartMetadata(Struct, frozen=True, rename="camel", omit_defaults=True):

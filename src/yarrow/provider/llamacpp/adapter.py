@@ -12,10 +12,10 @@ from yarrow.provider.api_keys import find_configured_key
 from yarrow.provider.backend_errors import make_backend
 from yarrow.provider.base import AdapterConfig, CompletionRequest, ModelEntry, Provider, ProviderEvent, ProviderInfo
 from yarrow.provider.chat_completions.decoder import ChatDecoder
-from yarrow.provider.chat_completions.limits import CHAT_PATTERNS, apply_chat_limits
 from yarrow.provider.chat_completions.request import encode_chat_request
-from yarrow.provider.history import Target
+from yarrow.provider.chat_completions.server_limits import CHAT_PATTERNS, apply_chat_limits
 from yarrow.provider.history_cache import HistoryCache
+from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.inline_tool_calls import extract_inline_calls
 from yarrow.provider.learned_limits import LearnedLimits, SentRequest

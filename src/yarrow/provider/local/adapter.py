@@ -19,7 +19,7 @@ from yarrow.provider.local.model_files import (
     is_starter,
     list_installed,
 )
-from yarrow.provider.local.server import LocalServer, LocalSettings
+from yarrow.provider.local.server_process import LocalServer, LocalSettings
 
 
 class RunningServer(Protocol):

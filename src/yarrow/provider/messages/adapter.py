@@ -22,9 +22,8 @@ from yarrow.provider.base import (
     ProviderEvent,
     ProviderInfo,
 )
-from yarrow.provider.body import Body
-from yarrow.provider.history import Target
 from yarrow.provider.history_cache import HistoryCache
+from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.learned_limits import (
     IMAGE_PATTERN,
@@ -39,6 +38,7 @@ from yarrow.provider.messages.capabilities import MessagesCapabilities, Thinking
 from yarrow.provider.messages.decoder import MessagesDecoder
 from yarrow.provider.messages.request import encode_messages_request, get_signature, is_thinking_block
 from yarrow.provider.model_list import as_object, make_missing_model_error, parse_rows
+from yarrow.provider.request_body import Body
 from yarrow.provider.transport import (
     SHORT_TIMEOUTS,
     Endpoint,

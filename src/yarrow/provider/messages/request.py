@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from yarrow.config.settings import ProviderSettings
 from yarrow.message import Image, Message, Opaque, Role, Text, Thinking, ThinkingLevel, ToolCall, ToolSpec
 from yarrow.provider.base import CompletionRequest
-from yarrow.provider.body import Body, merge_body
 from yarrow.provider.call_ids import CallIds, IdMapper
-from yarrow.provider.history import Target, Turn, drop_thinking, group_turns, repair_history
 from yarrow.provider.history_cache import SegmentPlace
+from yarrow.provider.history_repair import Target, Turn, drop_thinking, group_turns, repair_history
 from yarrow.provider.messages.capabilities import EFFORTS, Effort, MessagesCapabilities
+from yarrow.provider.request_body import Body, merge_body
 
 SEPARATOR = '{"type":"apart"}'
 """Opaque data between two separately signed blocks of thinking; it is never sent."""

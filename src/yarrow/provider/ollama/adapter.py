@@ -23,9 +23,8 @@ from yarrow.provider.base import (
     ProviderInfo,
     UsagePiece,
 )
-from yarrow.provider.body import Body
-from yarrow.provider.history import Target
 from yarrow.provider.history_cache import HistoryCache
+from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.inline_tool_calls import extract_inline_calls
 from yarrow.provider.learned_limits import (
@@ -41,6 +40,7 @@ from yarrow.provider.model_list import UNSUPPORTED_CODES, as_count, as_object, p
 from yarrow.provider.ollama.capabilities import OllamaCapabilities, OllamaModelInfo, parse_capabilities
 from yarrow.provider.ollama.decoder import OllamaDecoder
 from yarrow.provider.ollama.request import encode_ollama_request
+from yarrow.provider.request_body import Body
 from yarrow.provider.transport import Endpoint, Transport, make_bearer_header, make_timeouts
 
 

@@ -13,16 +13,16 @@ from yarrow.provider.addresses import OpenAiAddress, parse_openai_address
 from yarrow.provider.api_keys import find_configured_key, find_vendor_key, has_credential_header, make_missing_key_error
 from yarrow.provider.backend_errors import make_backend
 from yarrow.provider.base import AdapterConfig, CompletionRequest, ModelEntry, Provider, ProviderEvent, ProviderInfo
-from yarrow.provider.body import Body
 from yarrow.provider.chat_completions.decoder import ChatDecoder
-from yarrow.provider.chat_completions.limits import CHAT_PATTERNS, apply_chat_limits, find_host_limits
 from yarrow.provider.chat_completions.request import encode_chat_request
-from yarrow.provider.history import Target
+from yarrow.provider.chat_completions.server_limits import CHAT_PATTERNS, apply_chat_limits, find_host_limits
 from yarrow.provider.history_cache import HistoryCache
+from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.inline_tool_calls import extract_inline_calls
 from yarrow.provider.learned_limits import IMAGE_PATTERN, LearnedLimits, Limits, SentRequest
 from yarrow.provider.model_list import make_missing_model_error, parse_models
+from yarrow.provider.request_body import Body
 from yarrow.provider.transport import Endpoint, Transport, make_bearer_header, make_timeouts
 
 MAX_REMEMBERED_URLS = 256

@@ -21,7 +21,7 @@ from yarrow.session.html.markup import (
     shorten,
     void_element,
 )
-from yarrow.session.redaction import Redactor
+from yarrow.session.secret_redaction import Redactor
 
 MAX_OPEN_LINES = 12
 """Maximum lines of an output shown expanded."""

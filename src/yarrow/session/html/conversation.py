@@ -29,7 +29,7 @@ from yarrow.session.record import (
     Record,
     Undelivered,
 )
-from yarrow.session.redaction import Redactor
+from yarrow.session.secret_redaction import Redactor
 from yarrow.session.state import summarize_tool_call
 
 UNMARKED_STOP_REASONS = (None, StopReason.END_TURN, StopReason.TOOL_USE)

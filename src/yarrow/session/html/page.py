@@ -14,9 +14,9 @@ from yarrow.message import Message, Role, Usage
 from yarrow.session.html.blocks import format_tokens
 from yarrow.session.html.conversation import ConversationRenderer
 from yarrow.session.html.markup import Html, element, escape, format_size, reveal_controls, shorten, time_element
-from yarrow.session.reader import SessionHead, StoredSession, make_title
 from yarrow.session.record import Header
-from yarrow.session.redaction import Redactor
+from yarrow.session.secret_redaction import Redactor
+from yarrow.session.session_file_reader import SessionHead, StoredSession, make_title
 from yarrow.session.state import SessionState, fold_records
 
 MAX_ANCESTORS = 100

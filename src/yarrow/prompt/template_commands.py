@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from yarrow.errors import Code, InvalidArgument, LimitExceeded
-from yarrow.prompt.resources import (
+from yarrow.prompt.markdown_resources import (
     MAX_DOCUMENT_BYTES,
     MAX_FRONT_MATTER_BYTES,
     RESOURCE_NAME,

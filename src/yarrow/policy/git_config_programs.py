@@ -20,9 +20,9 @@ from yarrow.policy.git_config import (
     read_settings,
 )
 from yarrow.policy.git_executed_settings import COMMANDS, HOOK_DIRECTORIES, is_in_table
-from yarrow.policy.git_state import work_tree_of
+from yarrow.policy.repository_snapshot import work_tree_of
 from yarrow.policy.sandbox.git_directories import common_directory
-from yarrow.policy.sandbox.git_files import git_directory_of
+from yarrow.policy.sandbox.git_internal_files import git_directory_of
 from yarrow.policy.symlinks import follow_symlinks
 
 MAX_REPOSITORIES = 64

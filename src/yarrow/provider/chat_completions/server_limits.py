@@ -7,10 +7,10 @@ from hashlib import sha256
 from typing import Any, Literal, cast
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.body import Body
 from yarrow.provider.call_ids import IdMapper
 from yarrow.provider.chat_completions.chunk import CALL_FIELDS, MESSAGE_FIELDS
 from yarrow.provider.learned_limits import NO_LIMITS, REFUSED_FIELD_CODES, LimitPattern, Limits, SentRequest
+from yarrow.provider.request_body import Body
 
 _OPTIONAL_FIELDS = (
     "temperature",

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 if sys.platform != "linux":
-    raise ImportError("yarrow.platform.symlink_mount is for Linux only")
+    raise ImportError("yarrow.platform.symlink_mount_program is for Linux only")
 
 _NEW_MOUNTS, _NEW_USERS = 0x0002_0000, 0x1000_0000
 _RECURSIVE, _DOWNSTREAM = 0x4000, 0x8_0000

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
+from yarrow.agent.cancellation_shield import run_shielded
 from yarrow.agent.session_writer import SessionWriter
-from yarrow.agent.shield import run_shielded
 from yarrow.agent.tool_executor import ToolExecutor
 from yarrow.errors import Code, Failure
 from yarrow.event.events import AgentState, Body, ToolOutput

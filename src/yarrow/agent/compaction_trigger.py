@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from yarrow.agent.context import ContextBudget, ModelContext, TokenCounter, fixed_tokens, needs_compaction
+from yarrow.agent.cancellation_shield import run_shielded
 from yarrow.agent.hooks import HookRunner
+from yarrow.agent.model_context import ContextBudget, ModelContext, TokenCounter, fixed_tokens, needs_compaction
 from yarrow.agent.retry import RetryPolicy
 from yarrow.agent.run_context import RunResources
 from yarrow.agent.session_writer import SessionWriter
-from yarrow.agent.shield import run_shielded
-from yarrow.agent.user_action import UserAction
+from yarrow.agent.user_requested_task import UserAction
 from yarrow.errors import Code, Failure, Precondition, YarrowError
 from yarrow.event.events import AgentState, Body, CompactionEnd, CompactionReason, CompactionStart, Notice, UsageReport
 from yarrow.message import ToolSpec, Usage

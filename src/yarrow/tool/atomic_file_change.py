@@ -17,8 +17,8 @@ from yarrow.policy.git_write_protection import has_git_name
 from yarrow.policy.workspace import READ_FLAGS, Refused, Workspace
 from yarrow.tool.base import Done, Result, ToolContext, ToolFailed
 from yarrow.tool.diff import count_changes
-from yarrow.tool.limits import limit_diff
 from yarrow.tool.paths import check_home, describe_os_error, locate
+from yarrow.tool.result_limits import limit_diff
 
 MAX_CHANGED_BYTES = 33_554_432
 """Maximum bytes of a file to edit or replace; 32 MiB."""

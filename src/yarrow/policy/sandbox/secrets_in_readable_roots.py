@@ -8,8 +8,8 @@ from pathlib import Path
 from yarrow.policy.sandbox.directory_scan import ListDirectory
 from yarrow.policy.sandbox.protected_paths import PACKAGE_DIRECTORIES
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
-from yarrow.policy.sandbox.secret_symlinks import resolve_secret_file
-from yarrow.policy.secrets import SecretFiles
+from yarrow.policy.sandbox.secret_symlink_targets import resolve_secret_file
+from yarrow.policy.secret_names import SecretFiles
 
 MAX_DIRECTORIES = 10_000
 """Maximum directories of one root in which secret files are found, nearest first; no command can add any."""

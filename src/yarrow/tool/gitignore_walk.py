@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.platform import system
-from yarrow.policy.openat import open_beneath
+from yarrow.policy.symlink_free_open import open_beneath
 from yarrow.tool.globs import NameMatcher, compile_names, match_names
 
 MAX_IGNORE_FILE_BYTES = 16_777_216

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from yarrow.policy.sandbox.directory_scan import list_directory
-from yarrow.policy.secrets import ENV_FILE, SecretFiles
+from yarrow.policy.secret_names import ENV_FILE, SecretFiles
 
 
 def is_recorded(path: Path) -> bool:
     """Return whether git has recorded the content of a file."""
-    from yarrow.policy.sandbox import git_files  # most reads involve no secret file
+    from yarrow.policy.sandbox import git_internal_files  # most reads involve no secret file
 
-    return git_files.is_recorded(path)
+    return git_internal_files.is_recorded(path)
 
 
 def resolve_secret_file(path: Path, roots: Sequence[Path], secrets: SecretFiles) -> Path | None:

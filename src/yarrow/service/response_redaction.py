@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 from msgspec.structs import replace
 
 from yarrow.service.dependencies import Dependencies
-from yarrow.session.redaction import NO_REDACTION, RedactingBytes, Redactor
+from yarrow.session.secret_redaction import NO_REDACTION, RedactingBytes, Redactor
 from yarrow.tool.base import ToolContext
 
 M = TypeVar("M", bound=Message)

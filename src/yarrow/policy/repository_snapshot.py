@@ -10,11 +10,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.platform.real_path import real_path
-from yarrow.policy.directory_trees import walk_tree
+from yarrow.policy.deep_directory_trees import walk_tree
 from yarrow.policy.git_config import core_worktree_of
 from yarrow.policy.sandbox.directory_scan import is_complete
 from yarrow.policy.sandbox.git_directories import common_directory, scan_git_directories
-from yarrow.policy.sandbox.git_files import read_content, read_gitfile, read_path
+from yarrow.policy.sandbox.git_internal_files import read_content, read_gitfile, read_path
 
 MAX_REPOSITORIES = 1_000
 """Maximum git directories of one workspace, those nearest to a root first; later ones are ignored."""

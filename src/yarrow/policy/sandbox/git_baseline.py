@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from yarrow.platform.real_path import real_path
 from yarrow.policy.git_config import CONFIG_BYTES, decode_config, is_settable_change
+from yarrow.policy.sandbox.absent_path_guard import file_signature
 from yarrow.policy.sandbox.directory_scan import GIT_DIRECTORY_NAMES, ListDirectory, is_complete
-from yarrow.policy.sandbox.executed_links import find_executed_links, link_digest
+from yarrow.policy.sandbox.file_backups import MAX_SAVED_FILE_BYTES, SavedFile, bytes_left, save_contents, save_files
 from yarrow.policy.sandbox.git_directories import (
     CONFIG_FILES,
     OBEYED_NAMES,
@@ -30,12 +31,11 @@ from yarrow.policy.sandbox.git_directories import (
     may_be_git_directory,
     scan_git_directories,
 )
-from yarrow.policy.sandbox.git_files import MAX_PATH_BYTES, read_content, read_gitfile
-from yarrow.policy.sandbox.path_guard import file_signature
-from yarrow.policy.sandbox.saved_files import MAX_SAVED_FILE_BYTES, SavedFile, bytes_left, save_contents, save_files
+from yarrow.policy.sandbox.git_internal_files import MAX_PATH_BYTES, read_content, read_gitfile
+from yarrow.policy.sandbox.links_to_executed_files import find_executed_links, link_digest
 from yarrow.policy.sandbox.scan_limits import SCAN_LIMITS
 from yarrow.policy.sandbox.unscanned_regions import UnscannedRegion, skipped_regions
-from yarrow.policy.secrets import ENV_FILES, SecretFiles
+from yarrow.policy.secret_names import ENV_FILES, SecretFiles
 
 EXECUTED_REASON = "git would execute or obey it"
 REPLACED_REASON = f"it was changed outside the sandbox after the command started, and {EXECUTED_REASON}"

@@ -19,7 +19,7 @@ from yarrow.policy.sandbox.sandbox_spec import (
     cached_realpath,
 )
 from yarrow.policy.secret_file_patterns import is_secret_name, may_hold_key
-from yarrow.policy.secrets import ENV_FILES
+from yarrow.policy.secret_names import ENV_FILES
 
 SCANNED_DIRECTORIES = (
     *("/etc", "/opt", "/usr/local"),

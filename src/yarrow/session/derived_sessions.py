@@ -14,9 +14,7 @@ from msgspec.structs import replace
 from yarrow.config.settings import PermissionMode
 from yarrow.errors import InvalidArgument
 from yarrow.message import Block, Message, Opaque, Role, Text, Thinking
-from yarrow.session.draft import CopiedRecord, SessionDraft
 from yarrow.session.line import UnknownRecord
-from yarrow.session.reader import StoredRecord, StoredSession
 from yarrow.session.record import (
     Change,
     Compaction,
@@ -27,6 +25,8 @@ from yarrow.session.record import (
     Record,
     Undelivered,
 )
+from yarrow.session.session_draft import CopiedRecord, SessionDraft
+from yarrow.session.session_file_reader import StoredRecord, StoredSession
 from yarrow.session.state import SessionState, changes_prefix, fold_records, match_results
 
 OMITTED_SUMMARY_INTRODUCTION = "Summary of the messages omitted from this session:\n\n"

@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct
 from yarrow.errors import NotFound, StorageError
 from yarrow.message import Message, Role
 from yarrow.session.blobs import BlobReader
-from yarrow.session.disk import describe_os_error
+from yarrow.session.disk_access import describe_os_error
 from yarrow.session.ids import format_timestamp, parse_seconds
 from yarrow.session.line import BadLine, UnknownRecord, read_lines
 from yarrow.session.record import Change, Header, Record

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from yarrow.agent.context import message_tokens
+from yarrow.agent.model_context import message_tokens
 from yarrow.config.settings import Price
 from yarrow.message import Message, Role, ToolCall, Usage
 from yarrow.provider.base import ProviderInfo
@@ -25,9 +25,9 @@ from yarrow.service.translation import (
 from yarrow.session.catalog import flatten_tree
 from yarrow.session.ids import milliseconds
 from yarrow.session.line import UnknownRecord
-from yarrow.session.manager import SessionManager
-from yarrow.session.reader import SessionHead, StoredSession
 from yarrow.session.record import Compaction, PermissionAnswered, PermissionAsked, Record
+from yarrow.session.session_file_reader import SessionHead, StoredSession
+from yarrow.session.session_manager import SessionManager
 from yarrow.session.state import ModelStats, SessionState, count_by_model, summarize_tool_call
 from yarrow.session.state import compute_stats as count
 from yarrow.v1 import agent_pb2 as pb

@@ -10,8 +10,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.policy.sandbox.protected_paths import ScanResult, find_entries
-from yarrow.policy.sandbox.secret_symlinks import SecretSymlinks, is_recorded
-from yarrow.policy.secrets import SecretFiles
+from yarrow.policy.sandbox.secret_symlink_targets import SecretSymlinks, is_recorded
+from yarrow.policy.secret_names import SecretFiles
 
 CACHE_SECONDS = 1.0
 """Seconds for which the scan of a root is cached, because one call asks several times."""

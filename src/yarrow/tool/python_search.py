@@ -8,13 +8,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from yarrow.policy.openat import open_beneath
+from yarrow.policy.symlink_free_open import open_beneath
 from yarrow.policy.workspace import READ_FLAGS
-from yarrow.tool.directory_walk import walk
 from yarrow.tool.file_content import UTF8_BOM, UTF16_BOMS
-from yarrow.tool.hits import MAX_SEARCH_SECONDS, MAX_SEARCHED_BYTES, FileHits, SearchQuery, decode_line
-from yarrow.tool.limits import Smallest
+from yarrow.tool.gitignore_walk import walk
 from yarrow.tool.paths import quote_path
+from yarrow.tool.result_limits import Smallest
+from yarrow.tool.search_hits import MAX_SEARCH_SECONDS, MAX_SEARCHED_BYTES, FileHits, SearchQuery, decode_line
 
 MAX_NAMED_FILES = 10
 """Maximum files named in the note; the rest are counted."""

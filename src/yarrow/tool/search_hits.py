@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from yarrow.tool.base import OutputFilter
 from yarrow.tool.file_content import FALLBACK_ENCODING
-from yarrow.tool.limits import MAX_RESULT_BYTES, MAX_RESULT_LINES, drop_partial_secret, pluralize
 from yarrow.tool.paths import quote_path
+from yarrow.tool.result_limits import MAX_RESULT_BYTES, MAX_RESULT_LINES, drop_partial_secret, pluralize
 
 MAX_LINE_CHARACTERS = 500
 """Maximum characters shown of a line."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.platform import system
-from yarrow.policy.openat import PATH_CHANGED_ERRORS, open_directory, openat_beneath
 from yarrow.policy.sandbox.quarantine import Quarantine, QuarantineEntry
+from yarrow.policy.symlink_free_open import PATH_CHANGED_ERRORS, open_directory, openat_beneath
 
 READ_BYTES = 1_048_576
 """Maximum bytes of a file that count for its identity."""

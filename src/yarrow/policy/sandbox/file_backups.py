@@ -9,8 +9,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.platform import system
-from yarrow.policy.openat import open_directory
 from yarrow.policy.sandbox.git_directories import CONFIG_FILES, PathDigest
+from yarrow.policy.symlink_free_open import open_directory
 
 MAX_SAVED_FILE_BYTES = 65_536
 """Maximum bytes of a file whose content is saved, to restore it if a command changes it."""

@@ -11,7 +11,15 @@ from typing import Literal, Protocol
 from yarrow.errors import Code, InvalidArgument, LimitExceeded, NotFound, Precondition, StorageError
 from yarrow.platform import system
 from yarrow.session.blobs import BlobFolder, encode_with_blobs
-from yarrow.session.disk import Disk, Syscalls, WriterLock, create_file, describe_os_error, wait_until_done, write_all
+from yarrow.session.disk_access import (
+    Disk,
+    Syscalls,
+    WriterLock,
+    create_file,
+    describe_os_error,
+    wait_until_done,
+    write_all,
+)
 from yarrow.session.line import MAX_LINE_BYTES, encode_line
 from yarrow.session.record import Header, Record
 

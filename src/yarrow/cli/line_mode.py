@@ -8,7 +8,7 @@ from yarrow.cli.cli_context import CliContext, choose_session, format_resume_com
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.interrupt_handler import abort_on_interrupt
 from yarrow.cli.output_writer import OutputStream, OutputWriter
-from yarrow.cli.terminal_permissions import open_permission_ui, read_terminal
+from yarrow.cli.terminal_permission_prompts import open_permission_ui, read_terminal
 from yarrow.client import plain_mode
 from yarrow.client.clipboard import Clipboard
 from yarrow.client.conversation import CHAT_COMMANDS, Conversation, LineRejected

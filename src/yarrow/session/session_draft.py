@@ -14,9 +14,9 @@ from yarrow.errors import StorageError
 from yarrow.message import Message
 from yarrow.session.blobs import read_blob
 from yarrow.session.line import UnknownRecord, encode_line, ensure_sealed, read_lines, seal
-from yarrow.session.reader import MAX_HEAD_LINES, StoredRecord
 from yarrow.session.record import Header, Record
-from yarrow.session.redaction import NO_REDACTION, Redactor
+from yarrow.session.secret_redaction import NO_REDACTION, Redactor
+from yarrow.session.session_file_reader import MAX_HEAD_LINES, StoredRecord
 
 
 class CopiedRecord(Struct, frozen=True, gc=False):

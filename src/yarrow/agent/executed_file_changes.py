@@ -12,11 +12,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from yarrow.agent.authorization import asks_outside
+from yarrow.agent.cancellation_shield import run_shielded
 from yarrow.agent.run_context import RunResources
-from yarrow.agent.shield import run_shielded
 from yarrow.event.events import Notice
 from yarrow.message import ToolCall
-from yarrow.policy.executed_paths import (
+from yarrow.policy.auto_executed_files import (
     FileState,
     NestedFiles,
     changed_paths,
@@ -29,8 +29,8 @@ from yarrow.tool.base import Access, CommandEffects, Done, Progress, Result, Too
 from yarrow.tool.paths import format_path, locate, quote_path
 
 if TYPE_CHECKING:
-    from yarrow.policy.git_named_programs import NamedPrograms
-    from yarrow.policy.git_state import WorkspaceRepositories
+    from yarrow.policy.git_config_programs import NamedPrograms
+    from yarrow.policy.repository_snapshot import WorkspaceRepositories
 
 NAMED = 10
 """Maximum files named in a notice; the rest are counted."""
@@ -143,12 +143,14 @@ class ExecutedFiles:
 
     def _left(self, context: ToolContext) -> "_Left":
         """Return the changes that the run made in repositories."""
-        from yarrow.policy import git_state
+        from yarrow.policy import repository_snapshot
         from yarrow.policy.git_embedded_repositories import find_embedded_repositories
 
-        after = git_state.scan_repositories(_roots(context, ""))
-        commands = git_state.new_exec_commands(self._steps, git_state.read_exec_commands(after.states))
-        found = find_embedded_repositories(self._repositories or git_state.WorkspaceRepositories(), after)
+        after = repository_snapshot.scan_repositories(_roots(context, ""))
+        commands = repository_snapshot.new_exec_commands(
+            self._steps, repository_snapshot.read_exec_commands(after.states)
+        )
+        found = find_embedded_repositories(self._repositories or repository_snapshot.WorkspaceRepositories(), after)
         return _Left(
             [
                 f"{format_path(path, context.cwd)} ({quote_path(command[:COMMAND_CHARACTERS])})"
@@ -176,14 +178,16 @@ def _noted(code: str, text: str, names: Sequence[str], *, advice: str = "Review 
 
 
 def _look_at_git(roots: list[Path]) -> "tuple[WorkspaceRepositories, dict[Path, tuple[str, ...]]]":
-    from yarrow.policy import git_state  # imported here because many runs call no tool that writes
+    from yarrow.policy import (
+        repository_snapshot,  # imported here because many runs call no tool that writes
+    )
 
-    found = git_state.scan_repositories(roots)
-    return found, git_state.read_exec_commands(found.states)
+    found = repository_snapshot.scan_repositories(roots)
+    return found, repository_snapshot.read_exec_commands(found.states)
 
 
 def _named_programs(repositories: "WorkspaceRepositories | None", roots: list[Path]) -> "NamedPrograms":
-    from yarrow.policy.git_named_programs import find_named_programs, git_directories_at  # as above
+    from yarrow.policy.git_config_programs import find_named_programs, git_directories_at  # as above
 
     directories = git_directories_at(roots) if repositories is None else repositories.states
     return find_named_programs(directories, roots, Path.home())

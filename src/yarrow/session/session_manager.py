@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from yarrow.errors import InvalidArgument, NotFound, StorageError
 from yarrow.session import catalog
 from yarrow.session.blobs import BlobFolder, blob_folder_for, read_blob
-from yarrow.session.disk import Disk, create_file, describe_os_error
-from yarrow.session.draft import SessionDraft
-from yarrow.session.reader import SessionHead, StoredSession, load_session
+from yarrow.session.disk_access import Disk, create_file, describe_os_error
+from yarrow.session.open_session_log import SessionLog, SyncMode
 from yarrow.session.record import Header
-from yarrow.session.redaction import NO_REDACTION, Redactor
-from yarrow.session.store import SessionLog, SyncMode
+from yarrow.session.secret_redaction import NO_REDACTION, Redactor
+from yarrow.session.session_draft import SessionDraft
+from yarrow.session.session_file_reader import SessionHead, StoredSession, load_session
 
 P = ParamSpec("P")
 R = TypeVar("R")
