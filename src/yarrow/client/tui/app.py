@@ -34,9 +34,8 @@ from yarrow.client.tui.key_bindings import KeyAction, make_bindings
 from yarrow.client.tui.permission_queue import PermissionQueue
 from yarrow.client.tui.screen import Screen, ScreenComponents, Terminal
 from yarrow.client.tui.screen_front_end import ScreenFrontEnd
-from yarrow.client.tui.screen_session import ScreenSession
-from yarrow.client.tui.session_client import OpenSession, SessionClient, SessionListener
-from yarrow.client.tui.view_state import ViewState
+from yarrow.client.tui.session_client import ScreenSession, SessionClient, SessionListener
+from yarrow.client.tui.view_state import OpenSession, ViewState
 from yarrow.client.tui.views.permission_question import PermissionQuestion, QuestionHost, QueuedRequest
 from yarrow.v1 import agent_pb2 as pb
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from yarrow.client.permission_texts import shorten_path
@@ -20,7 +21,6 @@ from yarrow.client.tui.history import (
     reduce_history,
 )
 from yarrow.client.tui.scrollback import PrintedState, ScreenFrame, next_frame, skip_to_last
-from yarrow.client.tui.session_client import OpenSession
 from yarrow.client.tui.status import SessionStatus
 from yarrow.client.tui.terminal_theme import BackgroundColour, HistoryView, TerminalTheme, is_dark
 from yarrow.v1 import agent_pb2 as pb
@@ -30,6 +30,13 @@ RESERVED_ROWS = 4
 
 UNLIMITED_ROWS = 1 << 30
 """Rows available when nothing is drawn below any more."""
+
+
+class OpenSession(Struct, frozen=True):
+    """State and history of a session at the time it is opened."""
+
+    state: pb.GetStateResponse
+    history: SessionHistory
 
 
 class ViewState:
