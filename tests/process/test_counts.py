@@ -5,14 +5,20 @@ import gc
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from doubles.chat_server import DONE, ChatServer, Reply, chunk, finish, says
+from doubles.house import House, play, stub_of
 from doubles.world import World
 from yarrow.event import events as ev
 from yarrow.event.bus import BUFFER_EVENTS, Bus
 from yarrow.message import Message, Role, Text, ToolCall, Usage
+from yarrow.service.rpc_handlers import register_service
 from yarrow.session import record
 
 OWN_MODULES, ALL_MODULES = 270, 560
@@ -39,6 +45,11 @@ UNEVEN = (
     "mmap",
     "munmap",
 )
+THREADS_OF_A_PROMPT = 2
+"""Waits for a thread: to lock the session and write the prompt, and to write the answer."""
+FUNCTIONS_OF_A_PROMPT = 1_700
+"""Calls of Python's functions in the main thread, for a prompt without a tool in a session that has answered one; 1,546
+were measured."""
 NOW = "2026-11-28T00:00:00.000Z"
 BLOCKS_OF_AN_EVENT = 5.5
 """Bytes that one buffered piece of text holds for all its subscribers together: event, body, text, time."""
@@ -114,6 +125,34 @@ async def test_system_calls_of_a_turn_and_of_a_prompt(world: World) -> None:
     assert (many - none) / 20 <= CALLS_OF_A_TURN
 
 
+async def test_threads_and_functions_of_a_prompt_in_a_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs: list[str] = []
+    submit = ThreadPoolExecutor.submit
+
+    def counted(pool: ThreadPoolExecutor, function: Any, *arguments: Any, **named: Any) -> Any:
+        jobs.append(repr(function))
+        return submit(pool, function, *arguments, **named)
+
+    functions = 0
+
+    def called(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal functions
+        functions += event == "call"
+
+    house = House(tmp_path, [[{"text": "answer"}] for _ in range(2)])
+    async with stub_of(house) as stub:
+        await play(stub, house.prompt(session_id="s"))
+        monkeypatch.setattr(ThreadPoolExecutor, "submit", counted)
+        sys.setprofile(called)
+        try:
+            events = await play(stub, house.prompt(session_id="s"))
+        finally:
+            sys.setprofile(None)
+        assert events[-1].HasField("agent_end")
+        assert len(jobs) <= THREADS_OF_A_PROMPT, jobs
+    assert functions <= FUNCTIONS_OF_A_PROMPT
+
+
 def test_a_loaded_session_adds_nothing_to_garbage_collections() -> None:
     call = ToolCall("c1", "read", '{"path":"a"}')
     said = Message(id="m1", role=Role.ASSISTANT, content=(Text("I look."), call), timestamp=NOW, usage=Usage(1, 2))
@@ -144,3 +183,19 @@ async def test_memory_of_a_buffered_event(subscribers: int) -> None:
     assert blocks_held(bus, 2 * BUFFER_EVENTS) <= BUFFER_EVENTS / 100
     for each in waiting:
         each.close()
+
+
+class _GrpcServer:
+    """The part of a server of gRPC that registration uses; it has no other way to register."""
+
+    def __init__(self) -> None:
+        self.handlers: list[object] = []
+
+    def add_generic_rpc_handlers(self, handlers: tuple[object, ...]) -> None:
+        self.handlers += handlers
+
+
+def test_a_server_waits_for_calls_of_all_methods_together(tmp_path: Path) -> None:
+    server: Any = _GrpcServer()
+    register_service(House(tmp_path, []).servicer.handlers, server)
+    assert len(server.handlers) == 1

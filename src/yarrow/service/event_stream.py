@@ -55,12 +55,12 @@ class EventStreams:
         entry: LoadedSession, events: Sequence[Event], *, batch: bool, make: Callable[[], Response]
     ) -> Iterator[Response]:
         """Yield the responses that carry the events, one event each unless the client requested batches."""
-        return _batch_responses(entry, events, limit=MAX_BATCH_EVENTS if batch else 1, make=make)
+        return (_batch_responses if batch else _single_responses)(entry, events, make)
 
 
 async def _wait_for_event(entry: LoadedSession, subscription: Subscription, heartbeat: float) -> bool:
     """Return True if there is something to read, False after a silent interval of a run."""
-    if not heartbeat:
+    if not heartbeat or subscription.buffer:  # a timer costs more than all else here
         await subscription.wait(1)
         return True
     while True:
@@ -74,14 +74,26 @@ async def _wait_for_event(entry: LoadedSession, subscription: Subscription, hear
             return True
 
 
-def _batch_responses(
-    entry: LoadedSession, events: Sequence[Event], *, limit: int, make: Callable[[], Response]
+def _single_responses(
+    entry: LoadedSession, events: Sequence[Event], make: Callable[[], Response]
 ) -> Iterator[Response]:
-    """Yield responses of at most `limit` events and `MAX_BATCH_BYTES`; a single event may be larger."""
-    response, count, size = make(), 0, 0
+    """Yield a response for each event."""
     is_alone = entry.bus.subscribers == 1  # then the cache would not be shared
     for event in events:
-        if count == limit:
+        response = make()
+        if is_alone:
+            fill_event(response.event, event)
+        else:
+            response.event.CopyFrom(entry.translate(event))
+        yield response
+
+
+def _batch_responses(entry: LoadedSession, events: Sequence[Event], make: Callable[[], Response]) -> Iterator[Response]:
+    """Yield responses of at most `MAX_BATCH_EVENTS` and `MAX_BATCH_BYTES`; a single event may be larger."""
+    response, count, size = make(), 0, 0
+    is_alone = entry.bus.subscribers == 1
+    for event in events:
+        if count == MAX_BATCH_EVENTS:
             yield response
             response, count, size = make(), 0, 0
         place = response.more.add() if count else response.event

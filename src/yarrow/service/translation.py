@@ -197,10 +197,12 @@ def to_event(event: ev.Event) -> pb.AgentEvent:
 
 def fill_event(out: pb.AgentEvent, event: ev.Event) -> None:
     """Fill an empty message with the event; inside a response that is faster than copying."""
-    out.session_id, out.run_id, out.sequence = event.session_id, event.run_id, event.sequence
-    time = out.time
-    time.seconds, thousandths = divmod(int(event.time * 1000), 1000)
-    time.nanos = thousandths * 1_000_000
+    out.session_id = event.session_id
+    out.run_id = event.run_id
+    out.sequence = event.sequence
+    time, thousandths = out.time, int(event.time * 1000)
+    time.seconds = seconds = thousandths // 1000
+    time.nanos = (thousandths - seconds * 1000) * 1_000_000
     _fill_body(out, event.body)
 
 
