@@ -24,7 +24,9 @@ NOT_THERE = (
     "yarrow.cli.first_start",
 )
 """The terminal UI, and what opens it."""
-OF_OTHERS = {f"yarrow.platform.{name}" for name in ("linux", "macos", "linux_syscalls", "posix", "symlink_mount")}
+OF_OTHERS = {
+    f"yarrow.platform.{name}" for name in ("linux", "macos", "linux_syscalls", "posix", "symlink_mount_program")
+}
 IMPORT_ALL = """
 from doubles.as_windows import pretend
 names = pretend()

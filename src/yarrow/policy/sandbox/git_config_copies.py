@@ -42,7 +42,7 @@ COPYING = re.compile(
     r"\b(?:tar|rsync|cpio|zip|7z|scp|copytree)\b|\bcp\b[^;&|\n]*[ \t](?:-[A-Za-z]*[aRrd]|--(?:archive|recursive)\b)"
 )
 """Pattern of programs that copy directories: the copy of a repository would hold the symlink instead of its content."""
-MOUNT_PROGRAM = Path(platform.__file__).with_name("symlink_mount.py")
+MOUNT_PROGRAM = Path(platform.__file__).with_name("symlink_mount_program.py")
 """Program that mounts symlinks, run by path."""
 SYSTEM_PYTHON = "/usr/bin/python3"
 GUARDS_MARK = "--guards"
