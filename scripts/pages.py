@@ -16,10 +16,10 @@ from yarrow.cli.command_tables import COMMAND_WORDS, COMMANDS, FLAGS
 from yarrow.cli.exit_codes import MEANINGS
 from yarrow.cli.help import format_help
 from yarrow.client.sessions_command import USAGE
-from yarrow.client.slash_commands import COMMANDS as PROMPT_COMMANDS
+from yarrow.client.slash_command_table import COMMANDS as PROMPT_COMMANDS
 from yarrow.config import settings
-from yarrow.config.layers import VARIABLE_PREFIX, map_settings_by_variable
 from yarrow.config.schema import USER_ONLY_NOTE
+from yarrow.config.settings_merge import VARIABLE_PREFIX, map_settings_by_variable
 from yarrow.config.validation import MAX_NUMBER
 from yarrow.event import events
 from yarrow.session import record

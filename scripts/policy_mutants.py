@@ -1139,7 +1139,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "settings are shown with their tokens",
-        f"{SANDBOX}redacted_settings.py",
+        f"{SANDBOX}token_free_settings.py",
         "    kept = redact_settings(text, is_git=is_git)\n    if kept == text:",
         "    kept = text\n    if kept == text:",
         f"{PLACES} {P}sandbox_settings.py {P}sandbox_homes.py",
@@ -1147,7 +1147,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "a setting shows keys by naming their file",
-        f"{SANDBOX}redacted_settings.py",
+        f"{SANDBOX}token_free_settings.py",
         "        if not is_near and not home.is_relative_to(real) and not _holds_secrets(real):\n",
         "        if True:\n",
         f"{P}sandbox_settings.py",
@@ -1155,7 +1155,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "keys beside the settings of git are shown",
-        f"{SANDBOX}redacted_settings.py",
+        f"{SANDBOX}token_free_settings.py",
         'if name != "config" and not is_secret_file(str(directory), name)',
         'if name != "config"',
         f"{P}sandbox_settings.py {PLACES}",

@@ -13,7 +13,7 @@ import pytest
 
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.trust_command import run_trust
-from yarrow.config.layers import load_settings
+from yarrow.config.settings_merge import load_settings
 from yarrow.errors import ConfigError, UsageError
 
 THEIRS: dict[str, Any] = {

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.config.layers import load_settings
+from yarrow.config.settings_merge import load_settings
 from yarrow.errors import ConfigError
 
 

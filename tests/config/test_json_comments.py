@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.config.layer import to_strict_json
+from yarrow.config.settings_source import to_strict_json
 
 TRICKY = ["//", "/*", "*/", '",}"', ",]", ", }", "\\", "\\\\", '"', "// x\n", "#", "é", "\\u002f", "/", ","]
 COMMENTS = ["", "", " ", "\n", "// a\n", '// "b,}\r\n', "/* c */", '/* "\n, } // */', "/**/", "/*/*/", "//\n"]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yarrow.config.layers import LoadedSettings, load_settings
 from yarrow.config.settings import BUILT_IN_PROVIDERS, CompactionSettings, Settings
+from yarrow.config.settings_merge import LoadedSettings, load_settings
 from yarrow.errors import Code, ConfigError
 from yarrow.message import ThinkingLevel
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from yarrow.config.files import read_bytes
-from yarrow.config.layers import LoadedSettings, load_settings
 from yarrow.config.project import compute_hash, get_trust_key, grant, read_trust_store, revoke
+from yarrow.config.settings_merge import LoadedSettings, load_settings
 from yarrow.errors import ConfigError, StorageError
 
 THEIRS: dict[str, Any] = {"model": "theirs", "maxTurns": 3, "providers": {"work": {"baseUrl": "http://theirs"}}}

@@ -15,9 +15,9 @@ from yarrow.agent.permission_broker import PermissionConfig
 from yarrow.agent.retry import Clock
 from yarrow.config.settings import AllowedCall, ProviderSettings, Settings
 from yarrow.provider.scripted import ScriptedProvider
-from yarrow.service.dependencies import Dependencies, Telemetry
 from yarrow.service.provider_cache import ProviderCache
-from yarrow.service.rpc_handlers import register_service
+from yarrow.service.rpc_wrappers import register_service
+from yarrow.service.service_dependencies import Dependencies, Telemetry
 from yarrow.service.servicer import Servicer
 from yarrow.session.disk_access import Disk
 from yarrow.session.session_manager import SessionManager

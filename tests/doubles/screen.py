@@ -17,7 +17,7 @@ import pyte
 
 from doubles.emulator import Emulator
 from doubles.world import World
-from yarrow.client.tui.item_view import PROMPT_SIGN as SIGN
+from yarrow.client.tui.item_lines import PROMPT_SIGN as SIGN
 
 SECONDS = 20.0
 """How long anything that is waited for may take; then the test fails and shows the screen."""

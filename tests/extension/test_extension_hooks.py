@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from yarrow.agent import hooks
 from yarrow.agent.hook_payloads import BeforePromptPayload, InputPayload
 from yarrow.agent.hooks import HookName
-from yarrow.extension import host
+from yarrow.extension import extension_host
 from yarrow.extension.api import Yarrow
 
 PAYLOAD = InputPayload("hello")
@@ -262,7 +262,7 @@ async def test_an_extension_ignoring_cancellation_is_stuck_until_it_returns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(hooks, "HOOK_SECONDS", 0.05)
-    monkeypatch.setattr(host, "MAX_REACTION_SECONDS", 0.0)
+    monkeypatch.setattr(extension_host, "MAX_REACTION_SECONDS", 0.0)
     gate = threading.Event()
 
     def extension(yarrow: Yarrow) -> None:
@@ -272,19 +272,19 @@ async def test_an_extension_ignoring_cancellation_is_stuck_until_it_returns(
     async with extended(extension) as added:
         await hooked(added, HookName.MODIFY_INPUT, PAYLOAD)
         (again,) = added.commands
-        with pytest.raises(host.ExtensionError, match="is stuck"):
+        with pytest.raises(extension_host.ExtensionError, match="is stuck"):
             await again.expand("text", "/")
         gate.set()
         while True:
             try:
                 assert await again.expand("text", "/") == "text"
                 break
-            except host.ExtensionError:
+            except extension_host.ExtensionError:
                 await asyncio.sleep(0)
 
 
 async def test_a_call_waits_for_a_busy_extension_up_to_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "MAX_QUEUE_SECONDS", 0.05)
+    monkeypatch.setattr(extension_host, "MAX_QUEUE_SECONDS", 0.05)
     entered, gate = threading.Event(), threading.Event()
 
     def work(arguments: str, _: str) -> str:
@@ -296,7 +296,7 @@ async def test_a_call_waits_for_a_busy_extension_up_to_a_timeout(monkeypatch: py
         (command,) = added.commands
         first = asyncio.ensure_future(command.expand("first", "/"))
         await asyncio.to_thread(entered.wait, 10)
-        with pytest.raises(host.ExtensionError, match=r"did not start the call within 0\.05 s"):
+        with pytest.raises(extension_host.ExtensionError, match=r"did not start the call within 0\.05 s"):
             await command.expand("second", "/")
         gate.set()
         assert await first == "first"
@@ -341,7 +341,7 @@ async def test_running_calls_end_with_the_extension() -> None:
         waiting = asyncio.ensure_future(added.commands[0].expand("", "/"))
         await soon(entered.is_set)
     assert cleaned.is_set()
-    with pytest.raises(host.ExtensionError, match="CancelledError"):
+    with pytest.raises(extension_host.ExtensionError, match="CancelledError"):
         await waiting
 
 

@@ -9,10 +9,10 @@ import pytest
 PROGRAM = """
 import asyncio, os, sys, threading, time
 from pathlib import Path
-from yarrow.extension import host
+from yarrow.extension import extension_host
 from yarrow.extension.loader import load_extensions
 
-host.MAX_CLOSE_SECONDS = 0.05
+extension_host.MAX_CLOSE_SECONDS = 0.05
 
 async def main():
     extensions = load_extensions([Path(sys.argv[1])])

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from doubles.rig import Rig, call
 from yarrow.agent.run_context import RunResources
 from yarrow.event import events as ev
-from yarrow.extension import host
+from yarrow.extension import extension_host
 from yarrow.extension.api import Yarrow
 from yarrow.tool.base import Done, Progress
 from yarrow.tool.registry import ToolRegistry
@@ -50,7 +50,7 @@ async def test_a_run_uses_an_extensions_tool_and_hooks() -> None:
 
 
 async def test_an_abort_ends_a_run_whose_tool_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "MAX_CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr(extension_host, "MAX_CLOSE_SECONDS", 0.05)
     entered, gate = threading.Event(), threading.Event()
 
     async def run(*_: Any) -> AsyncGenerator[Any]:

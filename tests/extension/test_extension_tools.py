@@ -11,7 +11,7 @@ from extending import CONTEXT, Say, Shout, called, extended, tool_of
 
 from doubles.permits import permit_all
 from yarrow.agent.hooks import Contributions
-from yarrow.extension import host
+from yarrow.extension import extension_host
 from yarrow.extension.api import Yarrow
 from yarrow.message import Image, ToolCall
 from yarrow.tool.base import Done, Progress, Result, ToolContext, ToolFailed
@@ -49,7 +49,7 @@ async def test_the_model_is_offered_what_was_registered() -> None:
 
 
 async def test_output_beyond_the_buffer_arrives_completely_and_in_order() -> None:
-    count = 3 * host.MAX_BUFFER_ITEMS + 1
+    count = 3 * extension_host.MAX_BUFFER_ITEMS + 1
 
     async def run(*_: Any) -> AsyncGenerator[Any]:
         for number in range(count):
@@ -83,7 +83,7 @@ async def test_a_tool_waits_for_its_reader() -> None:
         # Each takes the thread's loop round once: the tool had every chance to go on.
         for _ in range(10):
             await added.commands[0].expand("", "/")
-        assert 10 < yielded <= 10 + host.MAX_BUFFER_ITEMS + 1
+        assert 10 < yielded <= 10 + extension_host.MAX_BUFFER_ITEMS + 1
 
 
 async def test_a_dry_run_shows_name_and_arguments_without_a_preview() -> None:
@@ -174,8 +174,8 @@ async def test_closing_a_call_cleans_up_in_the_tool_first() -> None:
 
 
 async def test_closing_a_blocking_call_abandons_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "MAX_CLOSE_SECONDS", 0.05)
-    monkeypatch.setattr(host, "MAX_REACTION_SECONDS", 0.0)
+    monkeypatch.setattr(extension_host, "MAX_CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr(extension_host, "MAX_REACTION_SECONDS", 0.0)
     gate = threading.Event()
 
     async def run(*_: Any) -> AsyncGenerator[Any]:
@@ -188,7 +188,7 @@ async def test_closing_a_blocking_call_abandons_it(monkeypatch: pytest.MonkeyPat
             await anext(pieces)
         assert "is stuck" in (await called(added)).text
         gate.set()
-        monkeypatch.setattr(host, "MAX_CLOSE_SECONDS", 10)
+        monkeypatch.setattr(extension_host, "MAX_CLOSE_SECONDS", 10)
 
 
 async def test_the_generator_runs_in_one_task() -> None:

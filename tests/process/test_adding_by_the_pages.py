@@ -58,7 +58,11 @@ async def test_the_slash_command_of_the_page_works_in_every_client(world: World,
     tree.follow("adding-a-slash-command.md")
     tests = {"client/test_files_command", "process/test_terminal_while_running", "process/test_resumed_directory"}
     pages = {"docs/terminal.md", "docs/command-line.md"}
-    assert tree.changed() == {"src/yarrow/client/slash_commands.py", *pages, *(f"tests/{name}.py" for name in tests)}
+    assert tree.changed() == {
+        "src/yarrow/client/slash_command_table.py",
+        *pages,
+        *(f"tests/{name}.py" for name in tests),
+    }
     row = "| `/files [PREFIX]` | list files by a prefix of their path |"
     assert row in (tree.root / "docs" / "command-line.md").read_text()
     (world.project / "main.py").touch()

@@ -18,7 +18,7 @@ from doubles.world import World
 from yarrow.event import events as ev
 from yarrow.event.bus import BUFFER_EVENTS, Bus
 from yarrow.message import Message, Role, Text, ToolCall, Usage
-from yarrow.service.rpc_handlers import register_service
+from yarrow.service.rpc_wrappers import register_service
 from yarrow.session import record
 
 OWN_MODULES, ALL_MODULES = 270, 560
@@ -79,7 +79,7 @@ def test_modules_of_a_prompt(world: World) -> None:
     own = {name for name in found if name.startswith("yarrow")}
     assert len(own) <= OWN_MODULES, sorted(own)
     assert len(found) <= ALL_MODULES, sorted(found)
-    assert not {name for name in own if ".tui" in name or ".extension.host" in name}
+    assert not {name for name in own if ".tui" in name or ".extension.extension_host" in name}
 
 
 async def calls(world: World, turns: int) -> int:

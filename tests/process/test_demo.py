@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.config.layers import load_settings
 from yarrow.config.settings import Settings
+from yarrow.config.settings_merge import load_settings
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,10 +11,10 @@ import msgspec
 import yarrow
 from doubles.world import World
 from yarrow.config.files import MAX_CONFIG_FILE_BYTES
-from yarrow.config.layer import format_path, get_value, list_leaves
-from yarrow.config.layers import VARIABLE_PREFIX, map_settings_by_variable
 from yarrow.config.project import HARMLESS_KEYS
 from yarrow.config.settings import BUILT_IN_PROVIDERS, ProviderSettings, Settings
+from yarrow.config.settings_merge import VARIABLE_PREFIX, map_settings_by_variable
+from yarrow.config.settings_source import format_path, get_value, list_leaves
 from yarrow.config.validation import MAX_NUMBER
 from yarrow.prompt.markdown_resources import MAX_DOCUMENT_BYTES, MAX_FRONT_MATTER_BYTES
 from yarrow.prompt.skills import MAX_LIST_BYTES, SKILL_KIND

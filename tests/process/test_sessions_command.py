@@ -18,9 +18,9 @@ import pytest
 
 from doubles.world import World
 from yarrow.cli.sessions_command import TERMINAL_COMMANDS
-from yarrow.client.conversation import CHAT_COMMANDS
+from yarrow.client.command_dispatch import CHAT_COMMANDS
 from yarrow.client.sessions_command import SESSION_COMMANDS
-from yarrow.client.slash_commands import COMMANDS
+from yarrow.client.slash_command_table import COMMANDS
 from yarrow.message import Message
 from yarrow.session.ids import new_id
 from yarrow.session.line import encode_line

@@ -102,7 +102,7 @@ NEGATIVE = {"compaction": {"enabled": True, "reserveTokens": -5, "keepRecentToke
 
 
 def plant(house: House, name: str, *lines: dict[str, Any]) -> Path:
-    from yarrow.session.catalog import project_dir
+    from yarrow.session.session_list import project_dir
 
     folder = project_dir(house.sessions, str(house.cwd))
     folder.mkdir(parents=True, exist_ok=True)

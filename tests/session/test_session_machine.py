@@ -22,7 +22,7 @@ from doubles.house import House, reason_of
 from doubles.rig import call
 from yarrow.agent.model_context import SUMMARY_INTRODUCTION, context_of
 from yarrow.config.settings import CompactionSettings
-from yarrow.service.rpc_handlers import register_service
+from yarrow.service.rpc_wrappers import register_service
 from yarrow.session.derived_sessions import MERGED_SUMMARY_INTRODUCTION, OMITTED_SUMMARY_INTRODUCTION
 from yarrow.session.line import UnknownRecord
 from yarrow.session.record import Compaction

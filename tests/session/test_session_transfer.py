@@ -15,11 +15,11 @@ from session_samples import NOW, header, message, messages, names, nasty_text, p
 
 from yarrow.errors import InvalidArgument, LimitExceeded, StorageError
 from yarrow.message import Image, Message, Role, Text, Thinking, ToolCall
-from yarrow.session import transfer
+from yarrow.session import export_import
+from yarrow.session.export_import import ImportSpool, export_lines
 from yarrow.session.line import UnknownRecord, encode_line, seal
 from yarrow.session.record import Compaction, Header, Record
 from yarrow.session.session_file_reader import StoredSession, load_session
-from yarrow.session.transfer import ImportSpool, export_lines
 
 SECRET = 'hunter2-"quoted"-ключ'
 COMPACTION = Compaction(
@@ -263,7 +263,7 @@ def test_records_without_a_header_and_a_lone_header_are_accepted(tmp_path: Path)
 
 
 def test_a_too_large_import_is_rejected_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "MAX_IMPORT_BYTES", 1000)
+    monkeypatch.setattr(export_import, "MAX_IMPORT_BYTES", 1000)
     with ImportSpool(tmp_path) as incoming:
         incoming.feed(b"x" * 1000)
         assert names(tmp_path) != []

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from session_samples import header, moment, patient
 
-from yarrow.session.catalog import MAX_TREE_INDENT, ParentProblem, TreeRow, flatten_tree
 from yarrow.session.session_file_reader import SessionHead
+from yarrow.session.session_list import MAX_TREE_INDENT, ParentProblem, TreeRow, flatten_tree
 
 
 def node(session_id: str, parent: str | None = None, *, made: int = 0, updated: float = 0) -> SessionHead:

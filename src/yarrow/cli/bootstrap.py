@@ -14,8 +14,8 @@ from yarrow.policy.sandbox_factory import SandboxAccess, SandboxFactory
 from yarrow.policy.secret_names import secret_values
 from yarrow.policy.startup_files import find_linked_startup_files, find_startup_files
 from yarrow.provider.api_keys import list_configured_variables, list_key_variables, list_known_keys
-from yarrow.service.dependencies import Dependencies, Telemetry
 from yarrow.service.provider_cache import ProviderCache
+from yarrow.service.service_dependencies import Dependencies, Telemetry
 from yarrow.service.servicer import Servicer
 from yarrow.session.disk_access import Disk
 from yarrow.session.session_manager import SessionManager

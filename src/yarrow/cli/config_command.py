@@ -19,10 +19,10 @@ from yarrow.config.files import (
     list_project_files,
     read_bytes,
 )
-from yarrow.config.layer import escape_unprintable, format_path, get_value, list_leaves
-from yarrow.config.layers import LoadedSettings, load_settings
 from yarrow.config.project import get_trust_key, get_trust_state, read_trust_store
 from yarrow.config.secret_mask import mask_secrets
+from yarrow.config.settings_merge import LoadedSettings, load_settings
+from yarrow.config.settings_source import escape_unprintable, format_path, get_value, list_leaves
 from yarrow.errors import ConfigError, UsageError
 
 MAX_COLUMN_WIDTH = 40

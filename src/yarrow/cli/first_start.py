@@ -9,7 +9,7 @@ from typing import Any
 
 from yarrow.cli.cli_context import CliContext
 from yarrow.cli.path_arguments import home_directory, nearest_directory
-from yarrow.client.tui.screen import Terminal
+from yarrow.client.tui.live_screen import Terminal
 from yarrow.client.tui.views.backend_picker import (
     AnswerProblem,
     BackendChoice,
@@ -19,10 +19,10 @@ from yarrow.client.tui.views.backend_picker import (
 )
 from yarrow.config.files import get_user_file
 from yarrow.config.json_edit import change_file, set_value
-from yarrow.config.layers import load_settings
 from yarrow.config.provider_adapters import VENDORS, get_provider_id
 from yarrow.config.secret_mask import is_variable_name
 from yarrow.config.settings import Settings
+from yarrow.config.settings_merge import load_settings
 from yarrow.errors import Code, ConfigError, ProviderError, YarrowError
 from yarrow.provider.detection import detect
 from yarrow.provider.local.model_files import STARTER_BYTES

@@ -11,7 +11,7 @@ from yarrow.cli.output_writer import OutputStream, OutputWriter
 from yarrow.cli.terminal_permission_prompts import open_permission_ui, read_terminal
 from yarrow.client import plain_mode
 from yarrow.client.clipboard import Clipboard
-from yarrow.client.conversation import CHAT_COMMANDS, Conversation, LineRejected
+from yarrow.client.command_dispatch import CHAT_COMMANDS, Conversation, LineRejected
 from yarrow.client.front_end import HelpPage, InputLine, OutputKind, Picker, SessionChange, ToolOutputPage
 from yarrow.client.json_mode import Sink
 from yarrow.client.sanitizer import sanitize

@@ -14,8 +14,6 @@ from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.path_arguments import home_directory, nearest_directory
 from yarrow.cli.standard_streams import print_error, write_stdout
 from yarrow.config.files import format_label, get_user_directory, list_project_files, read_bytes
-from yarrow.config.layer import escape_unprintable, format_path, get_value, has_value, list_leaves
-from yarrow.config.layers import LoadedSettings, load_with_project, merge_layers
 from yarrow.config.project import (
     ProjectFile,
     TrustState,
@@ -30,6 +28,8 @@ from yarrow.config.project import (
 )
 from yarrow.config.secret_mask import mask_secrets
 from yarrow.config.settings import Settings
+from yarrow.config.settings_merge import LoadedSettings, load_with_project, merge_layers
+from yarrow.config.settings_source import escape_unprintable, format_path, get_value, has_value, list_leaves
 from yarrow.errors import ConfigError, UsageError
 from yarrow.platform import system
 

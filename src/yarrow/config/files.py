@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from yarrow.config.layer import FileLayer, escape_unprintable, to_strict_json
+from yarrow.config.settings_source import FileLayer, escape_unprintable, to_strict_json
 from yarrow.errors import ConfigError
 from yarrow.platform import system
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 import msgspec
 
 from yarrow.config.files import MAX_CONFIG_FILE_BYTES, decode_settings, hold_directory_lock, read_bytes, replace_file
-from yarrow.config.layer import blank_comments, escape_unprintable, find_members, skip_space, to_strict_json
 from yarrow.config.settings import AllowedCall
+from yarrow.config.settings_source import blank_comments, escape_unprintable, find_members, skip_space, to_strict_json
 from yarrow.config.validation import check_layer
 from yarrow.errors import StorageError
 from yarrow.platform import system

@@ -18,7 +18,7 @@ from yarrow.config.files import (
     read_bytes,
     replace_file,
 )
-from yarrow.config.layer import FileLayer, KeyPath, escape_unprintable, format_path
+from yarrow.config.settings_source import FileLayer, KeyPath, escape_unprintable, format_path
 from yarrow.config.validation import check_layer
 from yarrow.errors import ConfigError, StorageError
 

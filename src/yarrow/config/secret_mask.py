@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from yarrow.config.layer import KeyPath
+from yarrow.config.settings_source import KeyPath
 
 MASK = "(set)"
 """Replacement for a masked value."""

@@ -7,10 +7,10 @@ from typing import Any, cast
 import msgspec
 from msgspec import inspect
 
-from yarrow.config.layer import KeyPath, Layer, NamedLayer, find_model_provider, format_path
 from yarrow.config.provider_adapters import ADAPTERS
 from yarrow.config.secret_mask import mask_secrets
 from yarrow.config.settings import BUILT_IN_PROVIDERS, Settings
+from yarrow.config.settings_source import KeyPath, Layer, NamedLayer, find_model_provider, format_path
 from yarrow.errors import ConfigError
 
 MAX_NUMBER = 2**31 - 1

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from yarrow.agent.hooks import ContributedCommand, Hook, HookName
-from yarrow.extension.host import ExtensionHost
+from yarrow.extension.extension_host import ExtensionHost
 from yarrow.extension.providers import ProviderFactory
 from yarrow.extension.tools import ExtensionTool, ToolOffer, check_arguments
 from yarrow.prompt.markdown_resources import to_one_line

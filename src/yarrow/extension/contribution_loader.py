@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from yarrow.agent.hooks import ContributedCommand, Contributions, Hook, HookName, HookRegistry
 from yarrow.config.settings import BUILT_IN_PROVIDERS
 from yarrow.extension.api import CommandOffer, HookOffer, ProviderOffer, Registration, Yarrow, host_command, host_hook
-from yarrow.extension.host import ExtensionError, ExtensionHost
+from yarrow.extension.extension_host import ExtensionError, ExtensionHost
 from yarrow.extension.providers import host_provider_factory
 from yarrow.extension.tools import HostedTool, ToolOffer
 from yarrow.provider.factory import ProviderBuilder

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from yarrow.extension.api import Yarrow
-    from yarrow.extension.host import ExtensionHost
+    from yarrow.extension.extension_host import ExtensionHost
 
 ExtensionFunction = Callable[["Yarrow"], Any]
 """Registers the contributions of an extension; may be async."""

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 from msgspec.structs import replace
 
 from yarrow.errors import Code, ProviderError
-from yarrow.extension.host import ExtensionError, ExtensionHost
+from yarrow.extension.extension_host import ExtensionError, ExtensionHost
 from yarrow.extension.tools import copy_plain
 from yarrow.message import ToolCall
 from yarrow.provider.base import (

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar, cast
 import msgspec
 from msgspec import Struct, inspect
 
-from yarrow.extension.host import ExtensionError, ExtensionHost
+from yarrow.extension.extension_host import ExtensionError, ExtensionHost
 from yarrow.tool.arguments import make_schema
 from yarrow.tool.base import Access, Done, Progress, Result, ToolContext, ToolFailed
 

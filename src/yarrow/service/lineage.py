@@ -16,17 +16,17 @@ from yarrow.errors import Code, InvalidArgument, LimitExceeded, Precondition, Ya
 from yarrow.event.events import Body
 from yarrow.message import Message, Role, StopReason, Text, Usage
 from yarrow.prompt.system_prompt import DATE_LINE, DIRECTORY_LINE, TOOLS_LINE, build_system_prompt, read_prompt_sources
-from yarrow.service.dependencies import Dependencies
 from yarrow.service.loaded_session import LoadedSession
 from yarrow.service.request_fields import parse_cwd
+from yarrow.service.service_dependencies import Dependencies
 from yarrow.service.sessions import Sessions
 from yarrow.session import derived_sessions
+from yarrow.session.export_import import MAX_IMPORT_BYTES, ImportSpool, export_lines
 from yarrow.session.ids import format_timestamp, is_valid_id, new_id
 from yarrow.session.record import Change
 from yarrow.session.session_draft import SessionDraft
 from yarrow.session.session_file_reader import StoredSession
 from yarrow.session.state import SessionState, fold_records
-from yarrow.session.transfer import MAX_IMPORT_BYTES, ImportSpool, export_lines
 from yarrow.v1 import agent_pb2 as pb
 
 MAX_SHOWN_CHARACTERS = 4_000

@@ -10,7 +10,7 @@ from yarrow.agent.hooks import ContributedCommand
 from yarrow.errors import Code, InvalidArgument, YarrowError
 from yarrow.message import Block, Text
 from yarrow.provider.base import ProviderInfo
-from yarrow.service.dependencies import Dependencies
+from yarrow.service.service_dependencies import Dependencies
 from yarrow.tool.worker_thread import run_in_thread
 from yarrow.v1 import agent_pb2 as pb
 

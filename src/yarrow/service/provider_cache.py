@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Mapping
 from weakref import WeakValueDictionary
 
-from yarrow.config.layer import find_model_provider
 from yarrow.config.settings import Settings
+from yarrow.config.settings_source import find_model_provider
 from yarrow.errors import Code, ProviderError
 from yarrow.provider import factory
 from yarrow.provider.base import ListsModels, ModelEntry

@@ -8,7 +8,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from msgspec.structs import replace
 
-from yarrow.service.dependencies import Dependencies
+from yarrow.service.service_dependencies import Dependencies
 from yarrow.session.secret_redaction import NO_REDACTION, RedactingBytes, Redactor
 from yarrow.tool.base import ToolContext
 

@@ -3,11 +3,11 @@
 from collections.abc import AsyncIterator
 
 from yarrow.event.events import AgentEnd, CompactionEnd
-from yarrow.service.dependencies import Dependencies
 from yarrow.service.event_stream import EventStreams
 from yarrow.service.prompt_input import CommandExpander, check_image_support, fit_images
 from yarrow.service.request_fields import parse_content, parse_cwd, parse_id
-from yarrow.service.rpc_handlers import Context
+from yarrow.service.rpc_wrappers import Context
+from yarrow.service.service_dependencies import Dependencies
 from yarrow.service.session_configuration import SessionPlan, parse_plan
 from yarrow.service.sessions import Sessions
 from yarrow.service.tool_rpcs import track_presence

@@ -3,10 +3,10 @@
 import time
 
 from yarrow.service.authentication import RefusalLog
-from yarrow.service.dependencies import Dependencies
 from yarrow.service.event_stream import EventStreams
-from yarrow.service.rpc_handlers import wrap_handlers
+from yarrow.service.rpc_wrappers import wrap_handlers
 from yarrow.service.run_rpcs import RunRpcs
+from yarrow.service.service_dependencies import Dependencies
 from yarrow.service.session_rpcs import SessionRpcs
 from yarrow.service.sessions import Sessions
 from yarrow.service.tool_rpcs import PermissionRpcs, ToolRpcs

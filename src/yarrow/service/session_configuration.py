@@ -8,14 +8,14 @@ from pathlib import Path
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from yarrow.config.layer import find_model_provider
 from yarrow.config.settings import CompactionSettings, PermissionMode, Settings
+from yarrow.config.settings_source import find_model_provider
 from yarrow.errors import InvalidArgument
 from yarrow.prompt.system_prompt import SessionFacts, build_system_prompt, read_prompt_sources
-from yarrow.service.dependencies import Dependencies
 from yarrow.service.loaded_session import LoadedSession
 from yarrow.service.provider_cache import ProviderCache
 from yarrow.service.request_fields import SessionOptions, parse_cwd, parse_name, parse_options
+from yarrow.service.service_dependencies import Dependencies
 from yarrow.session.ids import format_timestamp
 from yarrow.session.record import Change, Header
 from yarrow.session.secret_redaction import Redactor

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from yarrow.errors import YarrowError
 from yarrow.service import session_views
 from yarrow.service.authentication import RefusalLog
-from yarrow.service.dependencies import Dependencies
 from yarrow.service.request_fields import parse_name, parse_options
-from yarrow.service.rpc_handlers import Context, check_requests, drain_requests
+from yarrow.service.rpc_wrappers import Context, check_requests, drain_requests
+from yarrow.service.service_dependencies import Dependencies
 from yarrow.service.session_configuration import configure_session, parse_plan
 from yarrow.service.sessions import Sessions
 from yarrow.v1 import agent_pb2 as pb

@@ -22,11 +22,11 @@ from yarrow.service.translation import (
     to_queued,
     to_usage,
 )
-from yarrow.session.catalog import flatten_tree
 from yarrow.session.ids import milliseconds
 from yarrow.session.line import UnknownRecord
 from yarrow.session.record import Compaction, PermissionAnswered, PermissionAsked, Record
 from yarrow.session.session_file_reader import SessionHead, StoredSession
+from yarrow.session.session_list import flatten_tree
 from yarrow.session.session_manager import SessionManager
 from yarrow.session.state import ModelStats, SessionState, count_by_model, summarize_tool_call
 from yarrow.session.state import compute_stats as count

@@ -19,9 +19,9 @@ from yarrow.platform.search_path import remember_roots
 from yarrow.policy.permission.decision import describe_unknown_tools
 from yarrow.policy.workspace import Workspace
 from yarrow.provider.base import ProviderInfo
-from yarrow.service.dependencies import Dependencies
 from yarrow.service.loaded_session import LoadedSession, SessionCache
 from yarrow.service.response_redaction import RedactorCache
+from yarrow.service.service_dependencies import Dependencies
 from yarrow.service.session_configuration import SessionPlan, make_header
 from yarrow.service.tool_contexts import ToolContexts
 from yarrow.session.ids import is_valid_id, new_id

@@ -17,9 +17,9 @@ from yarrow.policy.sandbox.session_tmp import SessionTmp
 from yarrow.policy.startup_files import protectable_files
 from yarrow.policy.workspace import Workspace
 from yarrow.prompt.skills import find_skill_directories
-from yarrow.service.dependencies import Dependencies
 from yarrow.service.loaded_session import LoadedSession
 from yarrow.service.response_redaction import RedactorCache, with_output_filter
+from yarrow.service.service_dependencies import Dependencies
 from yarrow.tool.base import ToolContext
 
 

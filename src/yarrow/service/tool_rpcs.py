@@ -12,11 +12,11 @@ from yarrow.errors import Code, InvalidArgument, LimitExceeded, NotFound
 from yarrow.event.events import ToolOutput
 from yarrow.message import ToolCall
 from yarrow.policy.workspace import Refused
-from yarrow.service.dependencies import Dependencies
 from yarrow.service.event_stream import EventStreams
 from yarrow.service.loaded_session import LoadedSession
 from yarrow.service.request_fields import MAX_TEXT_BYTES
-from yarrow.service.rpc_handlers import Context
+from yarrow.service.rpc_wrappers import Context
+from yarrow.service.service_dependencies import Dependencies
 from yarrow.service.sessions import Sessions
 from yarrow.service.translation import ANSWERS
 from yarrow.session.ids import new_id

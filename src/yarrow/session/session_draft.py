@@ -77,7 +77,7 @@ class SessionDraft(Struct, frozen=True):
 def _redact_line(line: bytes, path: Path, redactor: Redactor) -> bytes:
     """Return a line of the file `path`, redacted."""
     # Imported here because most runs derive no sessions.
-    from yarrow.session.transfer import redact_line
+    from yarrow.session.export_import import redact_line
 
     return redact_line(line, partial(read_blob, path), redactor)
 

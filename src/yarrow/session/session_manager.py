@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 from msgspec.structs import replace
 
 from yarrow.errors import InvalidArgument, NotFound, StorageError
-from yarrow.session import catalog
+from yarrow.session import session_list
 from yarrow.session.blobs import BlobFolder, blob_folder_for, read_blob
 from yarrow.session.disk_access import Disk, create_file, describe_os_error
 from yarrow.session.open_session_log import SessionLog, SyncMode
@@ -43,7 +43,7 @@ class SessionManager:
         """
         if await self.find(header.id):
             raise InvalidArgument("session_id", f"{header.id} already exists; resume it or choose another id")
-        path = catalog.project_dir(self.root, header.cwd) / f"{header.id}.jsonl"
+        path = session_list.project_dir(self.root, header.cwd) / f"{header.id}.jsonl"
         return await SessionLog.create(path, header, sync=self._sync, disk=self._disk)
 
     async def open(self, session_id: str) -> SessionLog:
@@ -57,26 +57,26 @@ class SessionManager:
 
     async def find(self, session_id: str) -> Path | None:
         """Return the file of a session in any project, or None."""
-        return await self._run_on_disk(catalog.find_file, self.root, session_id)
+        return await self._run_on_disk(session_list.find_file, self.root, session_id)
 
     async def resolve(self, text: str) -> str:
         """Return the id of the session that the user refers to by id, partial id or name.
 
         Raises `NotFound` with similar names, and `InvalidArgument` with the candidates if several match.
         """
-        return await self._run_on_disk(catalog.resolve_id, self.root, text)
+        return await self._run_on_disk(session_list.resolve_id, self.root, text)
 
     async def find_newest(self, cwd: str) -> str | None:
         """Return the id of the project's most recently written session, or None."""
-        return await self._run_on_disk(catalog.find_newest, self.root, cwd)
+        return await self._run_on_disk(session_list.find_newest, self.root, cwd)
 
     async def list_heads(self, cwd: str | None = None) -> list[SessionHead]:
         """Return the sessions of one or all projects, newest first; an unreadable one has the reason as its title."""
-        return await self._run_on_disk(catalog.list_heads, self.root, cwd)
+        return await self._run_on_disk(session_list.list_heads, self.root, cwd)
 
     async def search(self, cwd: str | None, text: str) -> list[tuple[SessionHead, str]]:
         """Return the sessions of one or all projects that contain `text`, newest first."""
-        return await self._run_on_disk(catalog.search_sessions, self.root, cwd, text)
+        return await self._run_on_disk(session_list.search_sessions, self.root, cwd, text)
 
     async def create_from(self, draft: SessionDraft, redactor: Redactor = NO_REDACTION) -> None:
         """Create a session from a draft with all its records and blobs, redacted, or not at all.
@@ -86,7 +86,7 @@ class SessionManager:
         header = draft.header
         if await self.find(header.id):
             raise InvalidArgument("session_id", f"{header.id} already exists; choose another id")
-        path = catalog.project_dir(self.root, header.cwd) / f"{header.id}.jsonl"
+        path = session_list.project_dir(self.root, header.cwd) / f"{header.id}.jsonl"
         try:
             await self._disk.run(self._write_draft, path, draft, redactor)
         except FileExistsError:
@@ -113,7 +113,7 @@ class SessionManager:
         """
 
         def find_blob(digest: str) -> bytes | None:
-            path = catalog.find_file(self.root, session_id)
+            path = session_list.find_file(self.root, session_id)
             return read_blob(path, digest) if path else None
 
         return find_blob
@@ -121,7 +121,7 @@ class SessionManager:
     async def delete(self, session_id: str) -> None:
         """Delete a session. Raises `NotFound`, and `Precondition` (LOCKED) while it is being written."""
         try:
-            await self._disk.run(catalog.delete_session, self.root, session_id)
+            await self._disk.run(session_list.delete_session, self.root, session_id)
         except OSError as error:
             raise StorageError(f"cannot delete the session {session_id}: {describe_os_error(error)}") from error
 

@@ -25,6 +25,7 @@ from yarrow.client.permission_texts import DENIAL, PermissionReply
 from yarrow.client.tui.permission_queue import PermissionQueue
 from yarrow.client.tui.status import SessionStatus, format_line, reduce_status
 from yarrow.client.tui.terminal_theme import TerminalTheme
+from yarrow.client.tui.views.permission_page import TOO_SMALL, fold_keeping_blanks
 from yarrow.client.tui.views.permission_question import (
     QUIET_SECONDS,
     FocusGuard,
@@ -32,7 +33,6 @@ from yarrow.client.tui.views.permission_question import (
     QuestionHost,
     QueuedRequest,
 )
-from yarrow.client.tui.views.question_page import TOO_SMALL, fold_keeping_blanks
 from yarrow.v1 import agent_pb2 as pb
 
 ENTER, ESCAPE, UP, DOWN, TAB, PASTE = "\r", "\x1b", "\x1b[A", "\x1b[B", "\t", "\x1b[200~{}\x1b[201~"

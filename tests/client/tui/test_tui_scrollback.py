@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from yarrow.client.tui.history import CallItem, HistoryEntry, SessionHistory, TextItem, make_history, reduce_history
+from yarrow.client.tui.conversation_items import (
+    CallItem,
+    HistoryEntry,
+    SessionHistory,
+    TextItem,
+    make_history,
+    reduce_history,
+)
 from yarrow.client.tui.scrollback import PrintedState, next_frame, skip_to_last
 from yarrow.client.tui.terminal_theme import HistoryView, TerminalTheme, detect_theme
 from yarrow.v1 import agent_pb2 as pb

@@ -13,7 +13,7 @@ from doubles.reached import behind
 from doubles.relay import relay
 from yarrow.client import reconnection
 from yarrow.client.stub import make_stub
-from yarrow.client.tui.session_client import SessionClient, SessionListener
+from yarrow.client.tui.open_session import SessionClient, SessionListener
 from yarrow.config.settings import ServiceSettings
 from yarrow.service.authentication import load_or_create_token, token_path_for
 from yarrow.service.grpc_options import make_client_options

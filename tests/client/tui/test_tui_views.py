@@ -14,7 +14,7 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from yarrow.client.tui.editor.completion import CompletionItem
-from yarrow.client.tui.screen import Terminal
+from yarrow.client.tui.live_screen import Terminal
 from yarrow.client.tui.terminal_theme import TerminalTheme
 from yarrow.client.tui.views.backend_picker import BackendPicker, HostedBackend
 from yarrow.client.tui.views.list_view import TOO_SMALL, choose_from_tree, pick, show_text

@@ -10,8 +10,8 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from yarrow.config.layer import escape_unprintable
-from yarrow.config.layers import LoadedSettings
+from yarrow.config.settings_merge import LoadedSettings
+from yarrow.config.settings_source import escape_unprintable
 from yarrow.errors import Code
 
 

@@ -13,14 +13,14 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import ConditionalKeyBindings, merge_key_bindings
 
 from yarrow.client.clipboard import Clipboard
-from yarrow.client.conversation import Conversation, LineRejected
+from yarrow.client.command_dispatch import Conversation, LineRejected
 from yarrow.client.front_end import InputLine, MakeSession, SessionChange
 from yarrow.client.shell_escape import BANG
 from yarrow.client.slash_command import ChatParts, LongOperation
 from yarrow.client.stub import Stub
+from yarrow.client.tui.conversation_items import NoteKind
 from yarrow.client.tui.editor.completion import make_sources
 from yarrow.client.tui.editor.editor import Editor
-from yarrow.client.tui.history import NoteKind
 from yarrow.client.tui.input_actions import (
     RUN_CONTINUES,
     RUN_PAUSED,
@@ -29,12 +29,12 @@ from yarrow.client.tui.input_actions import (
     edit_externally,
     suspend_program,
 )
-from yarrow.client.tui.item_view import PROMPT_SIGN
+from yarrow.client.tui.item_lines import PROMPT_SIGN
 from yarrow.client.tui.key_bindings import KeyAction, make_bindings
+from yarrow.client.tui.live_screen import Screen, ScreenComponents, Terminal
+from yarrow.client.tui.open_session import ScreenSession, SessionClient, SessionListener
 from yarrow.client.tui.permission_queue import PermissionQueue
-from yarrow.client.tui.screen import Screen, ScreenComponents, Terminal
 from yarrow.client.tui.screen_front_end import ScreenFrontEnd
-from yarrow.client.tui.session_client import ScreenSession, SessionClient, SessionListener
 from yarrow.client.tui.view_state import OpenSession, ViewState
 from yarrow.client.tui.views.permission_question import PermissionQuestion, QuestionHost, QueuedRequest
 from yarrow.v1 import agent_pb2 as pb

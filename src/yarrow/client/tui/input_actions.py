@@ -12,6 +12,7 @@ from tempfile import mkstemp
 
 from yarrow.client.clipboard import ClipboardError, read_image
 from yarrow.client.slash_command import CommandError
+from yarrow.client.tui.conversation_items import NoteKind
 from yarrow.client.tui.editor.attachments import (
     MAX_IMAGE_BYTES,
     ImageAttachments,
@@ -20,9 +21,8 @@ from yarrow.client.tui.editor.attachments import (
     make_image,
 )
 from yarrow.client.tui.editor.editor import Editor
-from yarrow.client.tui.history import NoteKind
 from yarrow.client.tui.keyboard import NO_SHELL_NOTICE, has_shell, stop_process
-from yarrow.client.tui.screen import Screen
+from yarrow.client.tui.live_screen import Screen
 from yarrow.client.tui.view_state import ViewState
 from yarrow.platform import system
 from yarrow.platform.search_path import find_program

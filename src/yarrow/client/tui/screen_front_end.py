@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, assert_never
 
-from yarrow.client.conversation import CHAT_COMMANDS
+from yarrow.client.command_dispatch import CHAT_COMMANDS
 from yarrow.client.front_end import (
     HelpPage,
     MessagePicker,
@@ -14,11 +14,11 @@ from yarrow.client.front_end import (
     WordPicker,
 )
 from yarrow.client.slash_command import CommandError
+from yarrow.client.tui.conversation_items import CallItem
 from yarrow.client.tui.editor.completion import CompletionItem
-from yarrow.client.tui.history import CallItem
-from yarrow.client.tui.item_view import shorten_call_id
+from yarrow.client.tui.item_lines import shorten_call_id
 from yarrow.client.tui.key_bindings import EDITOR_KEYS, KEYS
-from yarrow.client.tui.screen import Terminal
+from yarrow.client.tui.live_screen import Terminal
 from yarrow.client.tui.view_state import ViewState
 from yarrow.client.tui.views.list_view import choose_from_tree, pick, show_text
 from yarrow.client.tui.views.message_picker import choose_messages

@@ -6,8 +6,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from yarrow.client.tui import markdown
-from yarrow.client.tui.history import HistoryEntry, Item, NoteItem, SessionHistory, TextItem
-from yarrow.client.tui.item_view import draw_item
+from yarrow.client.tui.conversation_items import HistoryEntry, Item, NoteItem, SessionHistory, TextItem
+from yarrow.client.tui.item_lines import draw_item
 from yarrow.client.tui.terminal_theme import HistoryView
 
 MAX_RESUMED_ENTRIES = 50

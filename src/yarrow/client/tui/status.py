@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len, set_cell_size
 
 from yarrow.client.sanitizer import sanitize
-from yarrow.client.session_format import format_cost
+from yarrow.client.session_text import format_cost
 from yarrow.client.tui.terminal_theme import TerminalTheme, paint
 from yarrow.v1 import agent_pb2 as pb
 

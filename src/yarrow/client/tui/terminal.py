@@ -12,7 +12,7 @@ from prompt_toolkit.utils import get_cwidth
 
 from yarrow.client.sanitizer import UNSAFE_CHARACTER
 from yarrow.client.tui.keyboard import Keyboard
-from yarrow.client.tui.screen import Terminal
+from yarrow.client.tui.live_screen import Terminal
 from yarrow.client.tui.terminal_theme import detect_theme
 
 SAVE_CURSOR, RESTORE_CURSOR = "\x1b7", "\x1b8"

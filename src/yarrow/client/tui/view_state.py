@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from yarrow.client.permission_texts import shorten_path
 from yarrow.client.shell_escape import RERUN_PROMPT, UNSANDBOXED_BANG, is_rerun_offered
 from yarrow.client.tui import status as status_line
-from yarrow.client.tui.history import (
+from yarrow.client.tui.conversation_items import (
     CallItem,
     HistoryEntry,
     NoteItem,

@@ -27,7 +27,6 @@ from yarrow.policy.sandbox.mounts import (
     render_mounts,
 )
 from yarrow.policy.sandbox.protected_paths import ScanResult, directories_between
-from yarrow.policy.sandbox.redacted_settings import copy_settings
 from yarrow.policy.sandbox.sandbox_spec import (
     HIDDEN_DIRECTORIES,
     HIDDEN_SYSTEM_DIRECTORIES,
@@ -41,6 +40,7 @@ from yarrow.policy.sandbox.sandbox_spec import (
 )
 from yarrow.policy.sandbox.session_home import session_places
 from yarrow.policy.sandbox.sockets import find_client_sockets, find_daemon_sockets
+from yarrow.policy.sandbox.token_free_settings import copy_settings
 from yarrow.policy.sandbox.visible_programs import VisiblePrograms, find_visible_programs
 from yarrow.policy.symlinks import follow_symlinks
 

@@ -9,7 +9,7 @@ from prompt_toolkit import PromptSession
 
 from yarrow.client.sanitizer import sanitize
 from yarrow.client.tui.editor.completion import CompletionItem
-from yarrow.client.tui.screen import Terminal
+from yarrow.client.tui.live_screen import Terminal
 from yarrow.client.tui.views.list_view import pick
 
 TITLES = (

@@ -14,11 +14,11 @@ from rich.cells import cell_len, chop_cells, set_cell_size
 
 from yarrow.client.front_end import SessionAction, SessionChoice
 from yarrow.client.sanitizer import sanitize
-from yarrow.client.session_format import format_branch, format_parent, format_session, format_title
+from yarrow.client.session_text import format_branch, format_parent, format_session, format_title
 from yarrow.client.tui.editor.completion import CompletionItem
 from yarrow.client.tui.key_bindings import make_key_handler
 from yarrow.client.tui.keyboard import make_suspend_handler
-from yarrow.client.tui.screen import ESCAPE_SECONDS, Terminal
+from yarrow.client.tui.live_screen import ESCAPE_SECONDS, Terminal
 from yarrow.v1 import agent_pb2 as pb
 
 MIN_COLUMNS = 20

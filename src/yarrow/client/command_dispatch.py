@@ -7,7 +7,7 @@ from grpc import aio
 from yarrow.client.clipboard import ClipboardError
 from yarrow.client.front_end import HelpPage, InputLine, MakeSession, OutputKind
 from yarrow.client.rpc_errors import RpcFailure, SessionNotFound, parse_rpc_error
-from yarrow.client.session_files import FilePathError
+from yarrow.client.session_export import FilePathError
 from yarrow.client.sessions import SESSION_DELETED, SESSION_NEEDED, recreate_session, session_exists
 from yarrow.client.setting_commands import SETTING_COMMANDS
 from yarrow.client.shell_escape import BANG, parse_bang
@@ -20,7 +20,7 @@ from yarrow.client.slash_command import (
     CommandWording,
     SlashCommand,
 )
-from yarrow.client.slash_commands import COMMAND_NAME, COMMANDS, run_line, show_messages
+from yarrow.client.slash_command_table import COMMAND_NAME, COMMANDS, run_line, show_messages
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 

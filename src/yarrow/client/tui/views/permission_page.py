@@ -7,7 +7,7 @@ from msgspec import Struct
 from rich.cells import cell_len, chop_cells, get_character_cell_size, set_cell_size
 
 from yarrow.client.permission_texts import CallLine
-from yarrow.client.tui.item_view import PROMPT_SIGN
+from yarrow.client.tui.item_lines import PROMPT_SIGN
 from yarrow.client.tui.terminal_theme import TerminalTheme, paint
 
 MIN_COLUMNS = 20

@@ -8,7 +8,9 @@ import msgspec
 from msgspec import Struct, inspect
 
 from yarrow.config.files import get_user_file, read_file
-from yarrow.config.layer import (
+from yarrow.config.project import ProjectFile, apply_project, read_project
+from yarrow.config.settings import BUILT_IN_PROVIDERS, Settings
+from yarrow.config.settings_source import (
     MODEL_PATHS,
     KeyPath,
     Layer,
@@ -21,8 +23,6 @@ from yarrow.config.layer import (
     merge_values,
     remove_foreign_models,
 )
-from yarrow.config.project import ProjectFile, apply_project, read_project
-from yarrow.config.settings import BUILT_IN_PROVIDERS, Settings
 from yarrow.config.validation import check_directories, check_layer, check_providers, find_nearest
 
 

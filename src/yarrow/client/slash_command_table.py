@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from yarrow.client import session_files, session_format
+from yarrow.client import session_export, session_text
 from yarrow.client.front_end import (
     FrontEnd,
     MessagePicker,
@@ -139,7 +139,7 @@ async def _merge_sessions(context: CommandContext, words: Sequence[str]) -> Comm
         session_id=context.session_id, other_session_id=other, summary="--summary" in words
     )
     made = _make_result(
-        f"Merged {session_format.shorten_id(other)}; continuing in",
+        f"Merged {session_text.shorten_id(other)}; continuing in",
         (await context.stub.MergeSession(request)).session_id,
     )
     said = ""
@@ -156,8 +156,7 @@ async def _pick_other_session(context: CommandContext, screen: FrontEnd) -> str 
     if not others:
         raise CommandError("No other session to merge")
     choices = [
-        (session_format.shorten_id(one.session_id), session_format.format_session(one).partition("  ")[2])
-        for one in others
+        (session_text.shorten_id(one.session_id), session_text.format_session(one).partition("  ")[2]) for one in others
     ]
     return await screen.pick(WordPicker(("Merge which session into this one?", "Merge which one?"), choices))
 
@@ -181,15 +180,15 @@ async def _export(context: CommandContext, words: Sequence[str]) -> CommandResul
     if not words:
         raise CommandUsageError("export", "PATH.jsonl or PATH.html")
     path = _parse_path(context, words[0])
-    size = await context.wait("exporting", session_files.export_file(context.stub, context.session_id, path))
-    return CommandResult(f"Exported to {path} ({session_format.format_size(size)})")
+    size = await context.wait("exporting", session_export.export_file(context.stub, context.session_id, path))
+    return CommandResult(f"Exported to {path} ({session_text.format_size(size)})")
 
 
 async def _import(context: CommandContext, words: Sequence[str]) -> CommandResult:
     if not words:
         raise CommandUsageError("import", "PATH")
     path = _parse_path(context, words[0])
-    made = await context.wait("importing", session_files.import_file(context.stub, path, context.cwd))
+    made = await context.wait("importing", session_export.import_file(context.stub, path, context.cwd))
     skipped = f"; unreadable lines skipped: {made.skipped_lines:,}" if made.skipped_lines else ""
     text = _make_result("Imported as", made.session_id).text + skipped
     return CommandResult(text, made.session_id, notice=_format_imported_prompt(made))
@@ -213,7 +212,7 @@ async def _resume(context: CommandContext, words: Sequence[str]) -> CommandResul
         alternative = "run /tree to list sessions, then /resume SESSION"
         return await _browse(context, context.require_screen("resume", "SESSION (/tree lists them)", alternative))
     found = await find_session(context.stub, words[0])
-    return CommandResult(f"Resumed {session_format.shorten_id(found)}", found)
+    return CommandResult(f"Resumed {session_text.shorten_id(found)}", found)
 
 
 async def _tree(context: CommandContext, words: Sequence[str]) -> CommandResult:
@@ -223,7 +222,7 @@ async def _tree(context: CommandContext, words: Sequence[str]) -> CommandResult:
         return await _browse(context, context.screen)
     scope = pb.SESSION_SCOPE_ALL if words else pb.SESSION_SCOPE_PROJECT
     response = await context.stub.GetSessionTree(pb.GetSessionTreeRequest(scope=scope, cwd=context.cwd))
-    return CommandResult(session_format.format_tree(response.nodes).rstrip("\n") or "No saved sessions")
+    return CommandResult(session_text.format_tree(response.nodes).rstrip("\n") or "No saved sessions")
 
 
 async def _browse(context: CommandContext, screen: FrontEnd) -> CommandResult:
@@ -237,7 +236,7 @@ async def _browse(context: CommandContext, screen: FrontEnd) -> CommandResult:
         return CommandResult("")
     match choice.action:
         case "resume":
-            short = session_format.shorten_id(choice.session_id)
+            short = session_text.shorten_id(choice.session_id)
             return CommandResult(f"Resumed {short}", choice.session_id, reopens=True)
         case "branch":
             branch = await context.stub.BranchSession(pb.BranchSessionRequest(session_id=choice.session_id))
@@ -251,7 +250,7 @@ async def _browse(context: CommandContext, screen: FrontEnd) -> CommandResult:
 
 async def _stats(context: CommandContext, _words: Sequence[str]) -> CommandResult:
     stats = await context.stub.GetStats(pb.GetStatsRequest(session_id=context.session_id))
-    return CommandResult(session_format.format_stats(stats).rstrip("\n"))
+    return CommandResult(session_text.format_stats(stats).rstrip("\n"))
 
 
 async def _show(context: CommandContext, words: Sequence[str]) -> CommandResult:
@@ -264,7 +263,7 @@ async def _show(context: CommandContext, words: Sequence[str]) -> CommandResult:
 async def show_messages(context: CommandContext) -> CommandResult:
     """Return the messages of the session with their indices."""
     parts = [
-        session_format.format_message(index, message)
+        session_text.format_message(index, message)
         for index, message in enumerate(
             [one async for one in read_messages_after(context.stub, context.session_id, "")]
         )
@@ -284,11 +283,11 @@ def _parse_path(context: CommandContext, word: str) -> Path:
         return Path(context.cwd) / Path(word).expanduser()
     except RuntimeError:
         home = word.partition("/")[0]
-        raise session_files.FilePathError(f"{word}: home directory {home} not found; use the full path") from None
+        raise session_export.FilePathError(f"{word}: home directory {home} not found; use the full path") from None
 
 
 def _make_result(how: str, session_id: str) -> CommandResult:
-    return CommandResult(f"{how} {session_format.shorten_id(session_id)}", session_id)
+    return CommandResult(f"{how} {session_text.shorten_id(session_id)}", session_id)
 
 
 def _parse_number(word: str, what: str) -> int:

@@ -64,7 +64,7 @@ _logger = logging.getLogger("yarrow.extension")
 class ExtensionHost:
     """One extension's thread with its own event loop, started by the first call.
 
-    Everything that an extension raises arrives as a `YarrowError` (`yarrow.extension.host`). A cancelled
+    Everything that an extension raises arrives as a `YarrowError` (`yarrow.extension.extension_host`). A cancelled
     caller returns at once; the call is cancelled in the thread as soon as it responds.
     """
 

@@ -16,7 +16,7 @@ from yarrow.client.rpc_errors import parse_rpc_error
 from yarrow.client.sessions import read_messages_after
 from yarrow.client.slash_command import CommandError
 from yarrow.client.stub import Stub
-from yarrow.client.tui.history import make_history
+from yarrow.client.tui.conversation_items import make_history
 from yarrow.client.tui.input_actions import ImageInput
 from yarrow.client.tui.view_state import OpenSession, ViewState
 from yarrow.v1 import agent_pb2 as pb

@@ -7,11 +7,11 @@ import msgspec
 from rich.text import Text
 
 from yarrow.client.json_mode import dumps
-from yarrow.client.run_notes import format_call_note
+from yarrow.client.run_notices import format_call_note
 from yarrow.client.sanitizer import sanitize
 from yarrow.client.shell_escape import is_rerun_offered, strip_instruction
 from yarrow.client.tui import markdown
-from yarrow.client.tui.history import CallItem, CallState, Item, NoteItem, NoteKind, TextItem, ThinkingItem
+from yarrow.client.tui.conversation_items import CallItem, CallState, Item, NoteItem, NoteKind, TextItem, ThinkingItem
 from yarrow.client.tui.terminal_theme import HistoryView, paint, render_lines
 
 MAX_THINKING_LINES = 3

@@ -34,7 +34,7 @@ from yarrow.client.rpc_errors import SessionNotFound, parse_rpc_error
 from yarrow.client.sanitizer import sanitize
 from yarrow.client.stub import Stub
 from yarrow.config.files import get_user_directory
-from yarrow.config.layers import LoadedSettings, load_settings
+from yarrow.config.settings_merge import LoadedSettings, load_settings
 from yarrow.errors import UsageError
 from yarrow.extension.loader import ExtensionFunction, LoadedExtensions, load_extensions, no_extensions
 from yarrow.platform import system
@@ -165,7 +165,7 @@ async def _run_prompt(context: CliContext, request: pb.PromptRequest, *, notices
             output.err.write(f"yarrow: {sanitize(notice)}\n")
         if request.text.startswith(("/", "!")):
             from yarrow.cli.sessions_command import reject_unknown_command, run_slash_command
-            from yarrow.client.slash_commands import is_command
+            from yarrow.client.slash_command_table import is_command
 
             if is_command(request.text):
                 return await run_slash_command(context, stub, request, output=output)
