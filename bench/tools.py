@@ -22,8 +22,8 @@ from typing import NamedTuple
 from parts import Found, Table, Values, at_most, figure, middle, parser, tell
 
 from yarrow.config.settings import Settings
+from yarrow.policy.command_execution import Command
 from yarrow.policy.environment import child_environment
-from yarrow.policy.process import Command
 from yarrow.policy.sandbox.probe import unavailable_reason
 from yarrow.policy.sandbox.sandbox_spec import SandboxLevel
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand

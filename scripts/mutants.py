@@ -93,7 +93,7 @@ MUTANTS = (
     Mutant(
         "10",
         "what a command leaves behind is left alive",
-        "policy/process.py",
+        "policy/command_execution.py",
         "        while (alive := self._process_tree.alive()) or not self._exited.done():",
         "        while (alive := []) or not self._exited.done():",
         "tests/policy/test_process.py",
@@ -245,7 +245,7 @@ MUTANTS = (
     Mutant(
         "sandbox",
         "what a program moves out of the workspace ends with the session",
-        "policy/sandbox/moved_files.py",
+        "policy/sandbox/files_moved_away.py",
         "if self.files or self.is_partial or missing else ():",
         "if self.files or self.is_partial else ():",
         "tests/policy/test_sandbox_moves.py",
@@ -253,7 +253,7 @@ MUTANTS = (
     Mutant(
         "sandbox",
         "what a command moves out of the workspace is not copied",
-        "policy/sandbox/moved_files.py",
+        "policy/sandbox/files_moved_away.py",
         "                    moved.setdefault(*self._whole_directory(origin, copy, place))\n",
         "                    pass\n",
         "tests/policy/test_sandbox_moves.py",
@@ -302,7 +302,7 @@ MUTANTS = (
     Mutant(
         "sandbox",
         "control characters reach a pipe",
-        "client/sanitizer.py",
+        "client/terminal_text_sanitizer.py",
         "return re.sub(_CONTROLS, _show_control, text) if UNSAFE_CHARACTER.search(text) else text",
         "return text",
         "tests/client/test_sanitizer.py tests/process/test_output_in_pipes.py",
@@ -342,7 +342,7 @@ MUTANTS = (
     Mutant(
         "sandbox",
         "a command outside the sandbox is compared at the top directory alone",
-        "agent/executed_file_changes.py",
+        "agent/auto_executed_file_changes.py",
         "nested = access.kind is ToolKind.SHELL and not is_watched",
         "nested = False",
         "tests/service/test_executed_files.py::test_a_notice_names_what_a_command_changed_in_any_directory",
@@ -438,7 +438,7 @@ MUTANTS = (
     Mutant(
         "git",
         "a repository that a commit brings back is not named",
-        "agent/executed_file_changes.py",
+        "agent/auto_executed_file_changes.py",
         '            *_noted("RETURNING_REPOSITORIES", RETURNING, left.places),\n',
         "",
         "tests/service/test_embedded_repositories.py::test_a_repository_in_a_commit_is_named_once_and_ordinary_work_is_not",
@@ -550,7 +550,7 @@ MUTANTS = (
     Mutant(
         "1",
         "a history is cut between a call and its result",
-        "provider/history_cache.py",
+        "provider/encoded_history_cache.py",
         "            if not waiting:\n",
         "            if True:\n",
         "tests/provider/test_history_cache.py",
@@ -558,7 +558,7 @@ MUTANTS = (
     Mutant(
         "1",
         "a history that goes on otherwise counts as known",
-        "provider/history_cache.py",
+        "provider/encoded_history_cache.py",
         "encoded.encoder, encoded.messages = encoder, messages[: end + 1]",
         "encoded.encoder, encoded.messages = encoder, (*messages[:end], messages[end - 1])",
         "tests/provider/test_law_one.py tests/provider/test_history_cache.py",

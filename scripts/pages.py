@@ -12,7 +12,7 @@ from described import Described, Field, structs
 from google.protobuf.descriptor import Descriptor
 
 from yarrow import message
-from yarrow.cli.command_tables import COMMAND_WORDS, COMMANDS, FLAGS
+from yarrow.cli.command_declarations import COMMAND_WORDS, COMMANDS, FLAGS
 from yarrow.cli.exit_codes import MEANINGS
 from yarrow.cli.help import format_help
 from yarrow.client.sessions_command import USAGE

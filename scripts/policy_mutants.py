@@ -597,7 +597,7 @@ LOST: tuple[Row, ...] = (
     (
         "lost",
         "an older file that was moved is taken for a new one",
-        f"{SANDBOX}moved_files.py",
+        f"{SANDBOX}files_moved_away.py",
         "if status.st_mtime_ns < self.begun_ns <= status.st_ctime_ns",
         "if self.begun_ns <= status.st_mtime_ns",
         f"{P}sandbox_moves.py",
@@ -621,7 +621,7 @@ LOST: tuple[Row, ...] = (
     (
         "lost",
         "removing a tree follows a symlink",
-        "policy/deep_directory_trees.py",
+        "policy/deep_tree_operations.py",
         "        if not stat.S_ISDIR(path.lstat().st_mode):\n            path.unlink()\n            return\n",
         "        path = path.resolve()\n",
         f"{LEFTOVERS} {P}temp_dir.py",
@@ -1099,7 +1099,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "closed directories are readable for root",
-        f"{SANDBOX}root_only_files.py",
+        f"{SANDBOX}root_readable_files.py",
         "        if is_whole and _is_closed(status):\n",
         "        if False:\n",
         ROOT_FILES,
@@ -1107,7 +1107,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "what a symlink of root leads to is readable for root",
-        f"{SANDBOX}root_only_files.py",
+        f"{SANDBOX}root_readable_files.py",
         "                self._target(path)\n",
         "                pass\n",
         ROOT_FILES,
@@ -1115,7 +1115,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "secret names are masked last",
-        f"{SANDBOX}root_only_files.py",
+        f"{SANDBOX}root_readable_files.py",
         "return not (is_secret_name(name) or may_hold_key(name) or ENV_FILES.has(name)), path.count",
         "return False, path.count",
         ROOT_FILES,

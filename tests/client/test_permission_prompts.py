@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.client import plain_mode
+from yarrow.client.bang_command import RERUN_OFFER
 from yarrow.client.permission_prompts import CHOICES, TypedAnswer, format_question
 from yarrow.client.permission_texts import format_always_label, format_facts, format_rule, format_session_label, reveal
 from yarrow.client.plain_mode import PlainTerminal
 from yarrow.client.run_stream import RunResult
-from yarrow.client.sanitizer import UNSAFE_CHARACTER
-from yarrow.client.shell_escape import RERUN_OFFER
+from yarrow.client.terminal_text_sanitizer import UNSAFE_CHARACTER
 from yarrow.tool.command_output import OUTSIDE_HINT
 from yarrow.v1 import agent_pb2 as pb
 

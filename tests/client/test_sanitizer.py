@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.client.plain_mode import PlainWriter
-from yarrow.client.sanitizer import sanitize, strip_controls
+from yarrow.client.terminal_text_sanitizer import sanitize, strip_controls
 
 _PLAIN = ["a", "é", "\n", "\t", "[", "31m", "]52;"]
 _STEERING = [

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from yarrow.client.bang_command import RERUN_PROMPT, format_bang, is_rerun_offered, parse_bang, strip_instruction
 from yarrow.client.permission_texts import (
     MAX_REASON_CHARACTERS,
     format_agent_reason,
@@ -14,7 +15,6 @@ from yarrow.client.permission_texts import (
     format_session_label,
 )
 from yarrow.client.run_notices import format_call_note
-from yarrow.client.shell_escape import RERUN_PROMPT, format_bang, is_rerun_offered, parse_bang, strip_instruction
 from yarrow.client.slash_command import CommandError
 from yarrow.tool.bash import MAX_REASON_CHARACTERS as LONGEST
 from yarrow.tool.command_output import OUTSIDE_HINT, STRICT_HINT

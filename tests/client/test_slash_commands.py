@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from doubles.house import House, play, reason_of, stub_of
 from doubles.rig import call
-from yarrow.client import session_text
+from yarrow.client import session_descriptions
 from yarrow.client.session_export import FilePathError
 from yarrow.client.slash_command import CommandContext, CommandError, CommandFailedError, CommandResult
 from yarrow.client.slash_command_table import COMMANDS, is_command, run_command, run_line
@@ -273,8 +273,8 @@ def test_a_known_tree_is_drawn() -> None:
         of(node("orphan00", mark="parent missing"), "gonegone"),
         node("circle00", mark="cycle"),
     ]
-    time = session_text.format_time(0)
-    assert session_text.format_tree(nodes).splitlines() == [
+    time = session_descriptions.format_time(0)
+    assert session_descriptions.format_tree(nodes).splitlines() == [
         f"oneone00  {time}  oneone00",
         f"├─ branch00  {time}  branch00",
         f"│  child000  {time}  child000  (child of branch00)",
@@ -288,7 +288,7 @@ def test_a_known_tree_is_drawn() -> None:
 
 
 def test_a_title_is_one_short_sanitized_line() -> None:
-    shown = session_text.format_list(
+    shown = session_descriptions.format_list(
         [pb.SessionSummary(session_id="x" * 20, title="a\n\x1b[2J\x9b31m\u202eb " + "long " * 40)]
     )
     assert shown.count("\n") == 1
@@ -304,7 +304,7 @@ async def test_export_and_import(house: House, here: CommandContext) -> None:
     answer = await run_line(here, "/export kept of it.jsonl")
     path = house.cwd / "kept of it.jsonl"
     data = path.read_bytes()
-    assert answer == CommandResult(f"Exported to {path} ({session_text.format_size(len(data))})")
+    assert answer == CommandResult(f"Exported to {path} ({session_descriptions.format_size(len(data))})")
     assert [json.loads(line)["kind"] for line in data.splitlines()][:2] == ["header", "message"]
     assert list(house.cwd.iterdir()) == [path]
     taken = await run_line(here, "/import kept of it.jsonl")

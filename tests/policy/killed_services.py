@@ -13,15 +13,15 @@ from unittest.mock import patch
 
 from processes import TAG
 
-from yarrow.policy import process
-from yarrow.policy.process import Command, run
+from yarrow.policy import command_execution
+from yarrow.policy.command_execution import Command, run
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
 from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.workspace import Workspace
 
 DELAYS = (0.0, 0.001, 0.002, 0.004, 0.008)
 """Seconds from the start of bubblewrap to the kill."""
-_start = process._start
+_start = command_execution._start
 
 
 async def _serve(workspace: Path, tag: str, started: int) -> None:
@@ -35,7 +35,7 @@ async def _serve(workspace: Path, tag: str, started: int) -> None:
         os.write(started, b".")
         return begun
 
-    with patch.object(process, "_start", start):
+    with patch.object(command_execution, "_start", start):
         async for _ in run(boxed.command):
             pass
 

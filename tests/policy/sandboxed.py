@@ -12,8 +12,8 @@ from unittest.mock import patch
 from msgspec import Struct
 from msgspec.structs import replace
 
+from yarrow.policy.command_execution import Command, Exit, run
 from yarrow.policy.environment import child_environment
-from yarrow.policy.process import Command, Exit, run
 from yarrow.policy.sandbox.quarantine import QuarantineEntry
 from yarrow.policy.sandbox.sandbox_spec import SandboxLevel, SandboxSpec
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand

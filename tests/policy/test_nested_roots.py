@@ -9,7 +9,7 @@ from sandboxed import SECRET, Corner
 
 from yarrow.cli.path_arguments import working_directory
 from yarrow.errors import ConfigError, InvalidArgument, UsageError
-from yarrow.policy.process import LauncherError
+from yarrow.policy.command_execution import LauncherError
 from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.symlinks import find_writable_symlink
 from yarrow.policy.workspace import Workspace

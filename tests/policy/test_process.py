@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import TAG, alive, new_tag, open_files, running, zombies
 
-from yarrow.policy import process
-from yarrow.policy.process import Command, Exit, run
+from yarrow.policy import command_execution
+from yarrow.policy.command_execution import Command, Exit, run
 from yarrow.policy.process_tree import MARKER
 
 DAEMON = "setsid nohup sleep 300 >/dev/null 2>&1 </dev/null &"
@@ -94,7 +94,7 @@ async def test_case_T_08_a_timeout_ends_the_whole_process_tree(tag: str) -> None
     output, end = await outcome(f"{DAEMON} {STUBBORN} & wait", tag, seconds=0.5)
     assert end.timed_out
     assert output == b"on\n"
-    assert time.monotonic() - start >= 0.5 + process.GRACE_SECONDS
+    assert time.monotonic() - start >= 0.5 + command_execution.GRACE_SECONDS
 
 
 async def test_a_process_may_exit_gracefully_before_it_is_killed(tag: str) -> None:
@@ -134,7 +134,7 @@ async def test_a_pause_is_reported_once(tag: str) -> None:
 
 async def test_other_tasks_run_during_a_flood(tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece is one round of the event loop, although all have arrived already."""
-    monkeypatch.setattr(process, "READ_BYTES", 1)
+    monkeypatch.setattr(command_execution, "READ_BYTES", 1)
     rounds = 0
 
     async def others() -> None:
@@ -161,7 +161,7 @@ async def test_a_closed_pipe_is_not_awaited(tag: str) -> None:
             start = time.monotonic()
             assert await anext(items) == Exit(0)
             waits.append(time.monotonic() - start)
-    assert min(waits) < process.OUTPUT_PAUSE_SECONDS / 2
+    assert min(waits) < command_execution.OUTPUT_PAUSE_SECONDS / 2
 
 
 async def test_a_cancellation_during_cleanup_is_not_lost(tag: str, tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ async def test_a_missing_program_is_an_error(tag: str) -> None:
 async def test_case_A_04_cancelling_leaves_no_process(tag: str, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often it is cancelled, also while it is ending."""
     if rounds > 1:
-        monkeypatch.setattr(process, "GRACE_SECONDS", 60.0)
+        monkeypatch.setattr(command_execution, "GRACE_SECONDS", 60.0)
     task = asyncio.create_task(outcome(f"{DAEMON} {STUBBORN} & sleep 300 & sleep 300", tag))
     while len(alive(tag)) < 5:
         await asyncio.sleep(0.01)
@@ -204,7 +204,7 @@ async def test_case_A_04_cancelling_leaves_no_process(tag: str, rounds: int, mon
         await task
     assert alive(tag) == []
     if rounds > 1:
-        assert time.monotonic() - start < process.GRACE_SECONDS
+        assert time.monotonic() - start < command_execution.GRACE_SECONDS
 
 
 async def test_closing_the_generator_leaves_no_process(tag: str) -> None:
@@ -230,7 +230,7 @@ asyncio.run(main())
 
 def without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("yarrow.policy.process_tree.has_own_proc", lambda: False)
-    monkeypatch.setattr("yarrow.policy.process.has_own_proc", lambda: False)
+    monkeypatch.setattr("yarrow.policy.command_execution.has_own_proc", lambda: False)
 
 
 def without_pidfd(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,8 +245,8 @@ async def test_the_group_is_ended_on_systems_without_proc(
     tag: str, monkeypatch: pytest.MonkeyPatch, lacking: Any
 ) -> None:
     lacking(monkeypatch)
-    monkeypatch.setattr(process, "GRACE_SECONDS", 0.3)  # an orphan's zombie, until init reaps it, looks alive
-    monkeypatch.setattr(process, "KILL_SECONDS", 0.3)
+    monkeypatch.setattr(command_execution, "GRACE_SECONDS", 0.3)  # an orphan's zombie, until init reaps it, looks alive
+    monkeypatch.setattr(command_execution, "KILL_SECONDS", 0.3)
     assert await outcome("echo a; sleep 300 & exit 2", tag) == (b"a\n", Exit(2, left_processes=True))
     assert (await outcome("sleep 300 & sleep 300", tag, seconds=0.1))[1].timed_out
     task = asyncio.create_task(outcome("sleep 300 & sleep 300", tag))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from yarrow.errors import UsageError
-from yarrow.policy.deep_directory_trees import remove_tree
+from yarrow.policy.deep_tree_operations import remove_tree
 from yarrow.policy.sandbox import quarantine
 from yarrow.policy.sandbox.quarantine import (
     Quarantine,

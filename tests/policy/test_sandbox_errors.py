@@ -10,7 +10,7 @@ import pytest
 from sandboxed import Corner
 
 from yarrow.platform.real_path import real_path
-from yarrow.policy.deep_directory_trees import remove_tree, walk_tree
+from yarrow.policy.deep_tree_operations import remove_tree, walk_tree
 from yarrow.policy.sandbox import git_directories
 from yarrow.policy.sandbox.git_baseline import find_planted, rescan, take_baseline
 from yarrow.policy.workspace import Workspace

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 from sandboxed import PYTHON, SECRET, Corner
 
-from yarrow.policy.process import LauncherError
+from yarrow.policy.command_execution import LauncherError
 from yarrow.policy.sandbox import command_starter
 from yarrow.policy.sandbox.sandboxed_command import MAX_USER_PROCESSES
 

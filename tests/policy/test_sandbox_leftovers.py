@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 from sandboxed import PYTHON, corner
 
-from yarrow.policy.process import Command
+from yarrow.policy.command_execution import Command
 from yarrow.policy.sandbox import cleanup_journal, git_baseline, sandboxed_command, session_home
 from yarrow.policy.sandbox.absent_path_guard import PathGuard
 from yarrow.policy.sandbox.cleanup_journal import JournalEntry, Leftovers
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.xdist_group("sandbox")
 SERVICE = """
 import asyncio, sys
 from pathlib import Path
-from yarrow.policy.process import Command, run
+from yarrow.policy.command_execution import Command, run
 from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
 from yarrow.policy.sandbox.absent_path_guard import PathGuard

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sandboxed import SECRET, Corner
 
-from yarrow.policy.process import Command, LauncherError
+from yarrow.policy.command_execution import Command, LauncherError
 from yarrow.policy.sandbox.probe import can_bind_descriptors
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
 

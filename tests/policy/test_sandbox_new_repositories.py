@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from sandboxed import Corner, git
 
-from yarrow.policy.process import Command
+from yarrow.policy.command_execution import Command
 from yarrow.policy.sandbox.git_baseline import find_planted, rescan, take_baseline
 from yarrow.policy.sandbox.new_repositories import RepositoryRegister
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand

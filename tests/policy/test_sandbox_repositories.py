@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from sandboxed import NOBODY, Corner, corner, git
 
-from yarrow.policy.process import Command
+from yarrow.policy.command_execution import Command
 from yarrow.policy.sandbox.failure_causes import FinishedCommand, explain_failure
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
 

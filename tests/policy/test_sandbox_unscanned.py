@@ -20,7 +20,7 @@ LIMIT = 20
 SERVICE = f"""
 import asyncio, json, os, signal, sys
 from pathlib import Path
-from yarrow.policy.process import Command, run
+from yarrow.policy.command_execution import Command, run
 from yarrow.policy.sandbox import git_directories, protected_paths, sandboxed_command, scan_limits
 from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand

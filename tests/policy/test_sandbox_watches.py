@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sandboxed import corner
 
 from yarrow.platform import system
-from yarrow.policy.process import Command
+from yarrow.policy.command_execution import Command
 from yarrow.policy.sandbox import directory_scan
 from yarrow.policy.sandbox.directory_scan import DirectoryListing, start_scan
 from yarrow.policy.sandbox.directory_watches import DirectoryWatches

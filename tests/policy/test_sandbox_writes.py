@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from sandboxed import PYTHON, USERS, Corner, corner, git
 
-from yarrow.policy.process import Command
+from yarrow.policy.command_execution import Command
 from yarrow.policy.sandbox.git_internal_files import forget_worktrees
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
 from yarrow.policy.sandbox.session_home import MAX_NAMED, HomeChanges, session_places

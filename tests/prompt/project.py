@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from yarrow.prompt.session_directories import SessionDirectories
+from yarrow.prompt.resource_directories import SessionDirectories
 
 
 class Project:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from project import Project
 
-from yarrow.prompt.session_directories import SessionDirectories
+from yarrow.prompt.resource_directories import SessionDirectories
 from yarrow.prompt.system_prompt import MAX_CONTEXT_BYTES, MAX_CONTEXT_FILE_BYTES, ContextFile, read_context_files
 
 

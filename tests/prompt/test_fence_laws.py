@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yarrow.prompt.session_directories import SessionDirectories
+from yarrow.prompt.resource_directories import SessionDirectories
 from yarrow.prompt.template_commands import expand_command
 
 ALIKE = {

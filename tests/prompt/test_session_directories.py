@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from project import Project
 
-from yarrow.prompt.session_directories import SessionDirectories, format_path
+from yarrow.prompt.resource_directories import SessionDirectories, format_path
 
 
 @pytest.fixture

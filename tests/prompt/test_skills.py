@@ -7,7 +7,7 @@ import pytest
 from project import Project
 
 from yarrow.prompt.markdown_resources import MAX_FRONT_MATTER_BYTES, MAX_LINE_CHARACTERS
-from yarrow.prompt.session_directories import SessionDirectories
+from yarrow.prompt.resource_directories import SessionDirectories
 from yarrow.prompt.skills import MAX_LIST_BYTES, SKILL_KIND, find_skill_directories, format_skills, read_skills
 from yarrow.prompt.system_prompt import read_prompt_sources
 

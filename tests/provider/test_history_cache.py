@@ -11,9 +11,9 @@ from provider.test_law_one import FORMATS, HERE, TOOLS, Format, Recorder, prompt
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import ProviderError
 from yarrow.message import Message, Role, Text, ToolCall
-from yarrow.provider import history_cache
+from yarrow.provider import encoded_history_cache
 from yarrow.provider.base import CompletionRequest
-from yarrow.provider.history_cache import MAX_HISTORIES
+from yarrow.provider.encoded_history_cache import MAX_HISTORIES
 
 
 def conversation(turns: int, model: str) -> tuple[Message, ...]:
@@ -95,5 +95,5 @@ def test_a_late_result_answers_its_call(name: str, monkeypatch: pytest.MonkeyPat
     )
     requests = [CompletionRequest(model=model, messages=history[:end], tools=TOOLS[:1]) for end in range(1, 7)]
     expected = prompts(form, requests)
-    monkeypatch.setattr(history_cache, "MIN_MESSAGES", 1)
+    monkeypatch.setattr(encoded_history_cache, "MIN_MESSAGES", 1)
     assert prompts(form, requests) == expected

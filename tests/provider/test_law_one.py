@@ -19,7 +19,7 @@ from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ThinkingLevel, ToolCall, ToolSpec
 from yarrow.provider import chat_request_rules as chat_rules
-from yarrow.provider import history_cache
+from yarrow.provider import encoded_history_cache
 from yarrow.provider.base import CompletionRequest, Provider
 from yarrow.provider.gemini.adapter import GeminiProvider
 from yarrow.provider.history_repair import MAX_DEPTH
@@ -339,7 +339,7 @@ def test_law_1_a_provider_that_knows_a_history_sends_what_any_other_sends(name: 
         one = replace(request, messages=(*begun, *end), unbound=min(unbound, len(begun)))
         asked += [] if is_refused(form, one) else [one]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(history_cache, "MIN_MESSAGES", 1)
+        patch.setattr(encoded_history_cache, "MIN_MESSAGES", 1)
         known = prompts(form, asked, able)
         assert known == [prompts(form, [one], able)[0] for one in asked]
     assert known == [prompts(form, [one], able)[0] for one in asked]

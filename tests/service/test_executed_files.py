@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from doubles.house import House, stub_of
-from yarrow.agent.executed_file_changes import ExecutedFiles
+from yarrow.agent.auto_executed_file_changes import ExecutedFiles
 from yarrow.config.settings import AllowedCall
 from yarrow.event.events import Notice
 from yarrow.policy.auto_executed_files import EXECUTED_PATHS, MAX_ENTRIES, changed_paths, is_executed, snapshot

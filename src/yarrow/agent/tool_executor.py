@@ -9,8 +9,8 @@ from typing import assert_never
 from msgspec import Struct
 
 from yarrow.agent.authorization import ToolAuthorizer, asks_outside
+from yarrow.agent.auto_executed_file_changes import ExecutedFiles
 from yarrow.agent.cancellation_shield import run_shielded
-from yarrow.agent.executed_file_changes import ExecutedFiles
 from yarrow.agent.run_context import LoopPorts, RunResources
 from yarrow.errors import Code, RunError, YarrowError
 from yarrow.event.events import Notice, ToolDelta, ToolOutput

@@ -13,7 +13,7 @@ from yarrow.cli.arguments import Arguments, RemoteArguments
 from yarrow.cli.bootstrap import build_service
 from yarrow.cli.path_arguments import make_absolute
 from yarrow.client.rpc_errors import parse_rpc_error
-from yarrow.client.session_text import shorten_id
+from yarrow.client.session_descriptions import shorten_id
 from yarrow.client.sessions import SessionInfo, find_newest_session, find_session, make_session, open_session
 from yarrow.client.stub import Stub
 from yarrow.config.settings_merge import LoadedSettings

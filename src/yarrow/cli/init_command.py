@@ -9,7 +9,7 @@ from pathlib import Path
 from yarrow.cli.path_arguments import home_directory, working_directory
 from yarrow.cli.settings_template import format_project_settings, format_user_settings
 from yarrow.cli.standard_streams import write_stdout
-from yarrow.client.sanitizer import sanitize
+from yarrow.client.terminal_text_sanitizer import sanitize
 from yarrow.config.files import DIRECTORY_NAME, FILE_NAME, get_user_file
 from yarrow.errors import StorageError, UsageError
 from yarrow.platform import system

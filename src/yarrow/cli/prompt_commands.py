@@ -31,8 +31,8 @@ from yarrow.cli.terminal_permission_prompts import open_permission_ui
 from yarrow.client import plain_mode
 from yarrow.client.json_mode import Sink, dumps
 from yarrow.client.rpc_errors import SessionNotFound, parse_rpc_error
-from yarrow.client.sanitizer import sanitize
 from yarrow.client.stub import Stub
+from yarrow.client.terminal_text_sanitizer import sanitize
 from yarrow.config.files import get_user_directory
 from yarrow.config.settings_merge import LoadedSettings, load_settings
 from yarrow.errors import UsageError

@@ -11,7 +11,7 @@ from typing import Any
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.path_arguments import home_directory
 from yarrow.cli.standard_streams import print_error, write_stdout
-from yarrow.client.sanitizer import sanitize
+from yarrow.client.terminal_text_sanitizer import sanitize
 from yarrow.config.files import format_label, get_user_directory
 from yarrow.errors import StorageError, UsageError
 from yarrow.platform import system

@@ -7,15 +7,15 @@ from yarrow.cli.output_writer import OutputWriter
 from yarrow.cli.path_arguments import make_absolute
 from yarrow.cli.standard_streams import print_error
 from yarrow.client import json_mode
-from yarrow.client.sanitizer import sanitize
+from yarrow.client.bang_command import BANG
+from yarrow.client.session_descriptions import shorten_id
 from yarrow.client.session_export import FilePathError, export_file
-from yarrow.client.session_text import shorten_id
 from yarrow.client.sessions import SessionInfo, find_newest_session, find_session, open_session
 from yarrow.client.sessions_command import run_sessions_command
-from yarrow.client.shell_escape import BANG
 from yarrow.client.slash_command import CommandContext, CommandError, CommandFailedError
 from yarrow.client.slash_command_table import COMMAND_NAME, COMMANDS, find_nearest, run_line
 from yarrow.client.stub import Stub
+from yarrow.client.terminal_text_sanitizer import sanitize
 from yarrow.v1 import agent_pb2 as pb
 
 SESSIONLESS_COMMANDS = ("tree", "import", "resume")

@@ -8,7 +8,7 @@ def print_error(message: str, code: ExitCode, *, prefix: str = "yarrow: ") -> Ex
     import os
     from contextlib import suppress
 
-    from yarrow.client.sanitizer import sanitize
+    from yarrow.client.terminal_text_sanitizer import sanitize
 
     text = "\n".join(sanitize(line) for line in message.splitlines())
     # If standard error is closed or full, only the code reports the error. Nothing stays in a buffer, which the

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 
 from grpc import aio
 
+from yarrow.client.bang_command import BANG, parse_bang
 from yarrow.client.clipboard import ClipboardError
 from yarrow.client.front_end import HelpPage, InputLine, MakeSession, OutputKind
 from yarrow.client.rpc_errors import RpcFailure, SessionNotFound, parse_rpc_error
 from yarrow.client.session_export import FilePathError
 from yarrow.client.sessions import SESSION_DELETED, SESSION_NEEDED, recreate_session, session_exists
 from yarrow.client.setting_commands import SETTING_COMMANDS
-from yarrow.client.shell_escape import BANG, parse_bang
 from yarrow.client.slash_command import (
     ChatParts,
     CommandContext,

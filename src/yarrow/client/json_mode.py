@@ -9,9 +9,9 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from yarrow.client.run_stream import RunResult, follow_run
-from yarrow.client.sanitizer import UNSAFE_CHARACTER
 from yarrow.client.sessions import SessionInfo
 from yarrow.client.stub import Stub
+from yarrow.client.terminal_text_sanitizer import UNSAFE_CHARACTER
 from yarrow.v1 import agent_pb2 as pb
 
 

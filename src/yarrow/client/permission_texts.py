@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from yarrow.client.sanitizer import UNSAFE_CHARACTER, sanitize
+from yarrow.client.terminal_text_sanitizer import UNSAFE_CHARACTER, sanitize
 from yarrow.v1 import agent_pb2 as pb
 
 MAX_REPLY_CHARACTERS = 10_000

@@ -12,9 +12,9 @@ from yarrow.client.run_notices import (
     format_result_note,
 )
 from yarrow.client.run_stream import RunResult, follow_run
-from yarrow.client.sanitizer import sanitize, strip_controls
 from yarrow.client.sessions import SessionInfo, read_messages_after
 from yarrow.client.stub import Stub
+from yarrow.client.terminal_text_sanitizer import sanitize, strip_controls
 from yarrow.v1 import agent_pb2 as pb
 
 _DIM, _UNDIM = "\x1b[2m", "\x1b[22m"
@@ -209,7 +209,7 @@ class _PlainViewer:
         if output.message_id not in self._complete and (note := said(output)):
             self._writer.write_note(note)
             if self._can_ask:
-                from yarrow.client.shell_escape import RERUN_OFFER, is_rerun_offered  # conversations only
+                from yarrow.client.bang_command import RERUN_OFFER, is_rerun_offered  # conversations only
 
                 if is_rerun_offered(output.text):
                     self._writer.write_note(f"yarrow: {RERUN_OFFER}")

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from grpc import StatusCode, aio
 
-from yarrow.client import session_text
+from yarrow.client import session_descriptions
 from yarrow.client.json_mode import Sink, dumps
-from yarrow.client.sanitizer import sanitize
 from yarrow.client.sessions import find_session
 from yarrow.client.slash_command import CommandContext, CommandError, CommandUsageError
 from yarrow.client.slash_command_table import COMMANDS, run_command
 from yarrow.client.stub import Stub
+from yarrow.client.terminal_text_sanitizer import sanitize
 from yarrow.v1 import agent_pb2 as pb
 
 SESSION_COMMANDS = ("show", "stats", "branch", "fork", "rebase", "merge", "compact", "export", "name")
@@ -48,7 +48,7 @@ async def run_sessions_command(stub: Stub, words: Sequence[str], *, cwd: str, js
         case ["delete", *ids] if ids:
             for one in dict.fromkeys([await _find_id(stub, word) for word in ids]):
                 await stub.DeleteSession(pb.DeleteSessionRequest(session_id=one))
-                out.write(f"Deleted {session_text.shorten_id(one)}\n")
+                out.write(f"Deleted {session_descriptions.shorten_id(one)}\n")
         case ["tree" | "import" as name, *rest]:
             notice = await _print_result(CommandContext(stub, "", cwd), name, rest, out=out)
         case [name, session, *rest] if name in SESSION_COMMANDS:
@@ -91,7 +91,7 @@ async def _print_list(stub: Stub, request: pb.ListSessionsRequest, *, json: bool
     """Print the sessions; return their number."""
     response = await stub.ListSessions(request)
     if not json:
-        out.write(session_text.format_list(response.sessions))
+        out.write(session_descriptions.format_list(response.sessions))
         return len(response.sessions)
     for session in response.sessions:
         entry = {

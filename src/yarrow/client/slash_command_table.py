@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from yarrow.client import session_export, session_text
+from yarrow.client import session_descriptions, session_export
 from yarrow.client.front_end import (
     FrontEnd,
     MessagePicker,
@@ -139,7 +139,7 @@ async def _merge_sessions(context: CommandContext, words: Sequence[str]) -> Comm
         session_id=context.session_id, other_session_id=other, summary="--summary" in words
     )
     made = _make_result(
-        f"Merged {session_text.shorten_id(other)}; continuing in",
+        f"Merged {session_descriptions.shorten_id(other)}; continuing in",
         (await context.stub.MergeSession(request)).session_id,
     )
     said = ""
@@ -155,8 +155,10 @@ async def _pick_other_session(context: CommandContext, screen: FrontEnd) -> str 
     others = [one for one in sessions if one.session_id != context.session_id]
     if not others:
         raise CommandError("No other session to merge")
+    rows = map(session_descriptions.format_session, others)
     choices = [
-        (session_text.shorten_id(one.session_id), session_text.format_session(one).partition("  ")[2]) for one in others
+        (session_descriptions.shorten_id(one.session_id), row.partition("  ")[2])
+        for one, row in zip(others, rows, strict=True)
     ]
     return await screen.pick(WordPicker(("Merge which session into this one?", "Merge which one?"), choices))
 
@@ -181,7 +183,7 @@ async def _export(context: CommandContext, words: Sequence[str]) -> CommandResul
         raise CommandUsageError("export", "PATH.jsonl or PATH.html")
     path = _parse_path(context, words[0])
     size = await context.wait("exporting", session_export.export_file(context.stub, context.session_id, path))
-    return CommandResult(f"Exported to {path} ({session_text.format_size(size)})")
+    return CommandResult(f"Exported to {path} ({session_descriptions.format_size(size)})")
 
 
 async def _import(context: CommandContext, words: Sequence[str]) -> CommandResult:
@@ -212,7 +214,7 @@ async def _resume(context: CommandContext, words: Sequence[str]) -> CommandResul
         alternative = "run /tree to list sessions, then /resume SESSION"
         return await _browse(context, context.require_screen("resume", "SESSION (/tree lists them)", alternative))
     found = await find_session(context.stub, words[0])
-    return CommandResult(f"Resumed {session_text.shorten_id(found)}", found)
+    return CommandResult(f"Resumed {session_descriptions.shorten_id(found)}", found)
 
 
 async def _tree(context: CommandContext, words: Sequence[str]) -> CommandResult:
@@ -222,7 +224,7 @@ async def _tree(context: CommandContext, words: Sequence[str]) -> CommandResult:
         return await _browse(context, context.screen)
     scope = pb.SESSION_SCOPE_ALL if words else pb.SESSION_SCOPE_PROJECT
     response = await context.stub.GetSessionTree(pb.GetSessionTreeRequest(scope=scope, cwd=context.cwd))
-    return CommandResult(session_text.format_tree(response.nodes).rstrip("\n") or "No saved sessions")
+    return CommandResult(session_descriptions.format_tree(response.nodes).rstrip("\n") or "No saved sessions")
 
 
 async def _browse(context: CommandContext, screen: FrontEnd) -> CommandResult:
@@ -236,7 +238,7 @@ async def _browse(context: CommandContext, screen: FrontEnd) -> CommandResult:
         return CommandResult("")
     match choice.action:
         case "resume":
-            short = session_text.shorten_id(choice.session_id)
+            short = session_descriptions.shorten_id(choice.session_id)
             return CommandResult(f"Resumed {short}", choice.session_id, reopens=True)
         case "branch":
             branch = await context.stub.BranchSession(pb.BranchSessionRequest(session_id=choice.session_id))
@@ -250,7 +252,7 @@ async def _browse(context: CommandContext, screen: FrontEnd) -> CommandResult:
 
 async def _stats(context: CommandContext, _words: Sequence[str]) -> CommandResult:
     stats = await context.stub.GetStats(pb.GetStatsRequest(session_id=context.session_id))
-    return CommandResult(session_text.format_stats(stats).rstrip("\n"))
+    return CommandResult(session_descriptions.format_stats(stats).rstrip("\n"))
 
 
 async def _show(context: CommandContext, words: Sequence[str]) -> CommandResult:
@@ -263,7 +265,7 @@ async def _show(context: CommandContext, words: Sequence[str]) -> CommandResult:
 async def show_messages(context: CommandContext) -> CommandResult:
     """Return the messages of the session with their indices."""
     parts = [
-        session_text.format_message(index, message)
+        session_descriptions.format_message(index, message)
         for index, message in enumerate(
             [one async for one in read_messages_after(context.stub, context.session_id, "")]
         )
@@ -287,7 +289,7 @@ def _parse_path(context: CommandContext, word: str) -> Path:
 
 
 def _make_result(how: str, session_id: str) -> CommandResult:
-    return CommandResult(f"{how} {session_text.shorten_id(session_id)}", session_id)
+    return CommandResult(f"{how} {session_descriptions.shorten_id(session_id)}", session_id)
 
 
 def _parse_number(word: str, what: str) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.platform.real_path import real_path
-from yarrow.policy.deep_directory_trees import walk_tree
+from yarrow.policy.deep_tree_operations import walk_tree
 from yarrow.policy.git_config import core_worktree_of
 from yarrow.policy.sandbox.directory_scan import is_complete
 from yarrow.policy.sandbox.git_directories import common_directory, scan_git_directories

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from yarrow.platform.real_path import real_path
 from yarrow.platform.search_path import find_program
-from yarrow.policy.deep_directory_trees import walk_tree
+from yarrow.policy.deep_tree_operations import walk_tree
 
 MAX_PATHS = 512
 """Maximum paths protected by one service; later ones are ignored."""

@@ -95,7 +95,7 @@ def _remove_tree(path: Path) -> None:
     try:
         shutil.rmtree(path, ignore_errors=True)
     except RecursionError:  # a command can nest directories deeper than the stack
-        from yarrow.policy.deep_directory_trees import remove_tree
+        from yarrow.policy.deep_tree_operations import remove_tree
 
         remove_tree(path)
 

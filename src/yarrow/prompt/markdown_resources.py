@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from yarrow.platform.real_path import real_path
-from yarrow.prompt.session_directories import SessionDirectories, SkippedFile, format_path, read_text_file
+from yarrow.prompt.resource_directories import SessionDirectories, SkippedFile, format_path, read_text_file
 
 if TYPE_CHECKING:
     from yaml.events import Event

@@ -13,7 +13,7 @@ from yarrow.prompt.markdown_resources import (
     read_document,
     to_one_line,
 )
-from yarrow.prompt.session_directories import SessionDirectories, format_path
+from yarrow.prompt.resource_directories import SessionDirectories, format_path
 
 SKILL_KIND = ResourceKind("skill", (".yarrow/skills", ".agents/skills"), ending="", file="SKILL.md", max_count=100)
 MAX_LIST_BYTES = 64 << 10

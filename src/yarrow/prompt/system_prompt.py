@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.prompt.markdown_resources import limit_warnings
-from yarrow.prompt.session_directories import (
+from yarrow.prompt.resource_directories import (
     SessionDirectories,
     SkippedFile,
     TextFile,

@@ -20,7 +20,7 @@ from yarrow.prompt.markdown_resources import (
     read_document,
     to_one_line,
 )
-from yarrow.prompt.session_directories import SessionDirectories, format_path
+from yarrow.prompt.resource_directories import SessionDirectories, format_path
 from yarrow.prompt.skills import SKILL_KIND, read_skills
 from yarrow.prompt.untrusted import wrap_untrusted
 

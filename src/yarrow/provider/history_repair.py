@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ToolCall
 from yarrow.provider.call_ids import CallIds
-from yarrow.provider.history_cache import WHOLE, HistoryCache, SegmentPlace
+from yarrow.provider.encoded_history_cache import WHOLE, HistoryCache, SegmentPlace
 from yarrow.provider.stream_framing import is_json_object
 
 MISSING_RESULT = "No result: the call was interrupted, and its effects are unknown."

@@ -14,7 +14,7 @@ from yarrow.event.bus import Observer
 from yarrow.platform.real_path import real_path
 from yarrow.policy.sandbox_factory import NO_SANDBOX, SandboxFactory
 from yarrow.policy.secret_names import SecretFiles
-from yarrow.prompt.session_directories import SessionDirectories
+from yarrow.prompt.resource_directories import SessionDirectories
 from yarrow.service.provider_cache import ProviderCache
 from yarrow.session.session_manager import SessionManager
 from yarrow.tool.registry import ToolRegistry

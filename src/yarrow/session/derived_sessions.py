@@ -25,9 +25,9 @@ from yarrow.session.record import (
     Record,
     Undelivered,
 )
-from yarrow.session.session_draft import CopiedRecord, SessionDraft
 from yarrow.session.session_file_reader import StoredRecord, StoredSession
 from yarrow.session.state import SessionState, changes_prefix, fold_records, match_results
+from yarrow.session.unsaved_session import CopiedRecord, SessionDraft
 
 OMITTED_SUMMARY_INTRODUCTION = "Summary of the messages omitted from this session:\n\n"
 MERGED_SUMMARY_INTRODUCTION = "Summary of the session merged into this one:\n\n"

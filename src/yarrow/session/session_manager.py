@@ -15,8 +15,8 @@ from yarrow.session.disk_access import Disk, create_file, describe_os_error
 from yarrow.session.open_session_log import SessionLog, SyncMode
 from yarrow.session.record import Header
 from yarrow.session.secret_redaction import NO_REDACTION, Redactor
-from yarrow.session.session_draft import SessionDraft
 from yarrow.session.session_file_reader import SessionHead, StoredSession, load_session
+from yarrow.session.unsaved_session import SessionDraft
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from yarrow.platform import system
 from yarrow.platform.real_path import real_path
+from yarrow.policy.command_execution import Command, Exit, LauncherError, run
 from yarrow.policy.environment import child_environment, unsandboxed_environment
-from yarrow.policy.process import Command, Exit, LauncherError, run
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 from yarrow.policy.temp_dir import fallback_directory
 from yarrow.tool.base import Access, CommandEffects, Done, Progress, Result, ToolContext, ToolFailed

@@ -15,8 +15,8 @@ from msgspec import Struct, field
 from yarrow.platform import system
 from yarrow.platform.real_path import real_path
 from yarrow.platform.search_path import find_program
+from yarrow.policy.command_execution import Command, Exit, run
 from yarrow.policy.environment import search_environment
-from yarrow.policy.process import Command, Exit, run
 from yarrow.policy.process_tree import has_own_proc
 from yarrow.policy.symlink_free_open import open_beneath
 from yarrow.policy.workspace import Workspace

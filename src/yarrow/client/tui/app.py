@@ -12,10 +12,10 @@ from msgspec import Struct
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import ConditionalKeyBindings, merge_key_bindings
 
+from yarrow.client.bang_command import BANG
 from yarrow.client.clipboard import Clipboard
 from yarrow.client.command_dispatch import Conversation, LineRejected
 from yarrow.client.front_end import InputLine, MakeSession, SessionChange
-from yarrow.client.shell_escape import BANG
 from yarrow.client.slash_command import ChatParts, LongOperation
 from yarrow.client.stub import Stub
 from yarrow.client.tui.conversation_items import NoteKind

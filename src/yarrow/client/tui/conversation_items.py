@@ -7,8 +7,8 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from yarrow.client.bang_command import format_bang
 from yarrow.client.run_notices import format_event_note
-from yarrow.client.shell_escape import format_bang
 from yarrow.v1 import agent_pb2 as pb
 
 CallState = Literal["waiting", "running", "asked", "done", "failed"]

@@ -6,10 +6,10 @@ from typing import Literal, assert_never
 import msgspec
 from rich.text import Text
 
+from yarrow.client.bang_command import is_rerun_offered, strip_instruction
 from yarrow.client.json_mode import dumps
 from yarrow.client.run_notices import format_call_note
-from yarrow.client.sanitizer import sanitize
-from yarrow.client.shell_escape import is_rerun_offered, strip_instruction
+from yarrow.client.terminal_text_sanitizer import sanitize
 from yarrow.client.tui import markdown
 from yarrow.client.tui.conversation_items import CallItem, CallState, Item, NoteItem, NoteKind, TextItem, ThinkingItem
 from yarrow.client.tui.terminal_theme import HistoryView, paint, render_lines

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 from typing_extensions import override
 
-from yarrow.client.sanitizer import sanitize
+from yarrow.client.terminal_text_sanitizer import sanitize
 from yarrow.client.tui.terminal_theme import TerminalTheme, render_lines
 
 MAX_BLOCK_LINES = 60

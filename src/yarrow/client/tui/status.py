@@ -6,8 +6,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 from rich.cells import cell_len, set_cell_size
 
-from yarrow.client.sanitizer import sanitize
-from yarrow.client.session_text import format_cost
+from yarrow.client.session_descriptions import format_cost
+from yarrow.client.terminal_text_sanitizer import sanitize
 from yarrow.client.tui.terminal_theme import TerminalTheme, paint
 from yarrow.v1 import agent_pb2 as pb
 

@@ -10,7 +10,7 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.utils import get_cwidth
 
-from yarrow.client.sanitizer import UNSAFE_CHARACTER
+from yarrow.client.terminal_text_sanitizer import UNSAFE_CHARACTER
 from yarrow.client.tui.keyboard import Keyboard
 from yarrow.client.tui.live_screen import Terminal
 from yarrow.client.tui.terminal_theme import detect_theme

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from yarrow.client.bang_command import RERUN_PROMPT, UNSANDBOXED_BANG, is_rerun_offered
 from yarrow.client.permission_texts import shorten_path
-from yarrow.client.shell_escape import RERUN_PROMPT, UNSANDBOXED_BANG, is_rerun_offered
 from yarrow.client.tui import status as status_line
 from yarrow.client.tui.conversation_items import (
     CallItem,

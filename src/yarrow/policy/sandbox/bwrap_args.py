@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from yarrow.platform import system
 from yarrow.platform.real_path import real_path
-from yarrow.policy.sandbox import root_only_files
+from yarrow.policy.sandbox import root_readable_files
 from yarrow.policy.sandbox.cache_mounts import NO_CACHES, CacheMounts
 from yarrow.policy.sandbox.credential_paths import CredentialPaths
 from yarrow.policy.sandbox.git_config_copies import GUARDS_MARK, GitConfigCopies
@@ -169,7 +169,7 @@ def _root_file_masks(spec: SandboxSpec) -> tuple[list[Mount], list[Mount]]:
     # Paths in the workspace are bound over a mask anyway, and each mount takes time.
     files, closed = (
         [path for path in paths if path not in (*readable, *writable) and not _lies_in(path, writable)]
-        for paths in root_only_files.recheck(root_only_files.wait_for_scan(readable))
+        for paths in root_readable_files.recheck(root_readable_files.wait_for_scan(readable))
     )
     masks = [*(BindMount(str(DEV_NULL), path) for path in files), *map(EmptyMount, closed)]
     below = [mask for mask in masks if _lies_in(mask.target, readable)]
@@ -230,7 +230,7 @@ def _visible_programs(spec: SandboxSpec, environment: Mapping[str, str]) -> Visi
 
 def _root_directories(spec: SandboxSpec) -> tuple[str, ...]:
     """Return the root-only directories known so far."""
-    return root_only_files.known_files(tuple(map(str, spec.readable))).directories if spec.runs_as_root else ()
+    return root_readable_files.known_files(tuple(map(str, spec.readable))).directories if spec.runs_as_root else ()
 
 
 def _secret_masks(spec: SandboxSpec, home: Path, sight: VisiblePrograms) -> list[Mount]:

@@ -13,8 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from yarrow.platform import system
-from yarrow.policy.deep_directory_trees import remove_tree
-from yarrow.policy.process import Command
+from yarrow.policy.command_execution import Command
+from yarrow.policy.deep_tree_operations import remove_tree
 from yarrow.policy.sandbox.home_secrets import find_home_secrets
 from yarrow.policy.sandbox.mounts import BindMount
 from yarrow.policy.sandbox.package_caches import (

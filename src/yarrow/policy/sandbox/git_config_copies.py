@@ -18,7 +18,7 @@ from msgspec import Struct
 from yarrow import platform
 from yarrow.platform import system
 from yarrow.platform.real_path import real_path
-from yarrow.policy.deep_directory_trees import remove_tree
+from yarrow.policy.deep_tree_operations import remove_tree
 from yarrow.policy.git_config import CONFIG_BYTES, WORKTREE_CONFIG, decode_config, is_settable_change
 from yarrow.policy.sandbox.mounts import BindMount
 from yarrow.policy.sandbox.quarantine import Quarantine, QuarantineEntry

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from yarrow.platform import system
 from yarrow.platform.real_path import real_path
-from yarrow.policy.deep_directory_trees import make_accessible, walk_tree
+from yarrow.policy.deep_tree_operations import make_accessible, walk_tree
 from yarrow.policy.git_config import (
     CONFIG_BYTES,
     HARMLESS_SETTINGS,

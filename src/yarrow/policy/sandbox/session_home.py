@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.deep_directory_trees import remove_tree
+from yarrow.policy.deep_tree_operations import remove_tree
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec, sandbox_home
 from yarrow.policy.sandbox.token_free_settings import copy_settings
 

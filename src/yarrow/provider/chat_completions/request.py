@@ -13,7 +13,7 @@ from yarrow.provider.chat_completions.chunk import (
     decode_fields,
     replay_thinking,
 )
-from yarrow.provider.history_cache import SegmentPlace
+from yarrow.provider.encoded_history_cache import SegmentPlace
 from yarrow.provider.history_repair import ChatHistory, Target
 from yarrow.provider.request_body import Body, merge_body
 

@@ -21,10 +21,10 @@ from yarrow.provider.base import (
     ProviderInfo,
     StreamOptions,
 )
+from yarrow.provider.encoded_history_cache import HistoryCache
 from yarrow.provider.gemini.client import GeminiSession, open_session
 from yarrow.provider.gemini.decoder import GeminiDecoder
 from yarrow.provider.gemini.request import GeminiEndpoint, GeminiRequest, encode_gemini_request
-from yarrow.provider.history_cache import HistoryCache
 from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.learned_limits import IMAGE_PATTERN, LearnedLimits, SentRequest

@@ -14,7 +14,7 @@ from yarrow.provider.addresses import GeminiAddress
 from yarrow.provider.backend_errors import Backend
 from yarrow.provider.base import CompletionRequest
 from yarrow.provider.call_ids import CallIds
-from yarrow.provider.history_cache import SegmentPlace
+from yarrow.provider.encoded_history_cache import SegmentPlace
 from yarrow.provider.history_repair import Target, Turn, group_turns, repair_history
 from yarrow.provider.request_body import replace_surrogates
 

@@ -22,7 +22,7 @@ from yarrow.provider.base import (
     ProviderEvent,
     ProviderInfo,
 )
-from yarrow.provider.history_cache import HistoryCache
+from yarrow.provider.encoded_history_cache import HistoryCache
 from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.learned_limits import (

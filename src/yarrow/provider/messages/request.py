@@ -13,7 +13,7 @@ from yarrow.config.settings import ProviderSettings
 from yarrow.message import Image, Message, Opaque, Role, Text, Thinking, ThinkingLevel, ToolCall, ToolSpec
 from yarrow.provider.base import CompletionRequest
 from yarrow.provider.call_ids import CallIds, IdMapper
-from yarrow.provider.history_cache import SegmentPlace
+from yarrow.provider.encoded_history_cache import SegmentPlace
 from yarrow.provider.history_repair import Target, Turn, drop_thinking, group_turns, repair_history
 from yarrow.provider.messages.capabilities import EFFORTS, Effort, MessagesCapabilities
 from yarrow.provider.request_body import Body, merge_body

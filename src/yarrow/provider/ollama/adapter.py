@@ -23,7 +23,7 @@ from yarrow.provider.base import (
     ProviderInfo,
     UsagePiece,
 )
-from yarrow.provider.history_cache import HistoryCache
+from yarrow.provider.encoded_history_cache import HistoryCache
 from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.inline_tool_calls import extract_inline_calls

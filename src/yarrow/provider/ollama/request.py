@@ -8,7 +8,7 @@ import msgspec
 from yarrow.config.settings import ProviderSettings
 from yarrow.message import Image, Message, Role, Text, ToolSpec
 from yarrow.provider.base import CompletionRequest
-from yarrow.provider.history_cache import SegmentPlace
+from yarrow.provider.encoded_history_cache import SegmentPlace
 from yarrow.provider.history_repair import ChatHistory, Target
 from yarrow.provider.ollama.capabilities import OllamaCapabilities, get_replayed_thinking, make_think_field
 from yarrow.provider.request_body import Body, merge_body

@@ -16,7 +16,7 @@ from yarrow.provider.base import AdapterConfig, CompletionRequest, ModelEntry, P
 from yarrow.provider.chat_completions.decoder import ChatDecoder
 from yarrow.provider.chat_completions.request import encode_chat_request
 from yarrow.provider.chat_completions.server_limits import CHAT_PATTERNS, apply_chat_limits, find_host_limits
-from yarrow.provider.history_cache import HistoryCache
+from yarrow.provider.encoded_history_cache import HistoryCache
 from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.inline_tool_calls import extract_inline_calls

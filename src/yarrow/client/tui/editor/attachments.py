@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 from urllib.parse import unquote
 
-from yarrow.client.sanitizer import sanitize
+from yarrow.client.terminal_text_sanitizer import sanitize
 from yarrow.imaging.header import image_type
 from yarrow.v1 import agent_pb2 as pb
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from prompt_toolkit import PromptSession
 
-from yarrow.client.sanitizer import sanitize
+from yarrow.client.terminal_text_sanitizer import sanitize
 from yarrow.client.tui.editor.completion import CompletionItem
 from yarrow.client.tui.live_screen import Terminal
 from yarrow.client.tui.views.list_view import pick

@@ -13,8 +13,8 @@ from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 from rich.cells import cell_len, chop_cells, set_cell_size
 
 from yarrow.client.front_end import SessionAction, SessionChoice
-from yarrow.client.sanitizer import sanitize
-from yarrow.client.session_text import format_branch, format_parent, format_session, format_title
+from yarrow.client.session_descriptions import format_branch, format_parent, format_session, format_title
+from yarrow.client.terminal_text_sanitizer import sanitize
 from yarrow.client.tui.editor.completion import CompletionItem
 from yarrow.client.tui.key_bindings import make_key_handler
 from yarrow.client.tui.keyboard import make_suspend_handler

@@ -3,9 +3,9 @@
 import msgspec
 
 from yarrow.client.json_mode import Sink, dumps
-from yarrow.client.sanitizer import sanitize
 from yarrow.client.slash_command import CommandError
 from yarrow.client.stub import Stub
+from yarrow.client.terminal_text_sanitizer import sanitize
 from yarrow.v1 import agent_pb2 as pb
 
 SANDBOX_MARK = "[sandbox: "

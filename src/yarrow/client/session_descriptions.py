@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from yarrow.client.run_notices import format_call_note
-from yarrow.client.sanitizer import sanitize
+from yarrow.client.terminal_text_sanitizer import sanitize
 from yarrow.v1 import agent_pb2 as pb
 
 SHORT_ID_CHARACTERS = 8
