@@ -33,9 +33,9 @@ class Real(Rig):
         self.consent = PermissionConfig(**more)
 
     @property
-    def equipment(self) -> RunResources:
+    def resources(self) -> RunResources:
         context = ToolContext(cwd=self.cwd, workspace=replace(Workspace.make(self.cwd), secrets=self.secrets))
-        made = replace(super().equipment, registry=ToolRegistry(self.tools), context=context)
+        made = replace(super().resources, registry=ToolRegistry(self.tools), context=context)
         return replace(made, contained=self.contained)
 
     async def answered(self, *answers: str, before: Callable[[], None] = lambda: None) -> list[str]:

@@ -259,7 +259,7 @@ async def test_a_shrunk_keep_budget_is_reported_once_per_run() -> None:
 
 
 async def compacted(rig: Rig, instructions: str = "") -> list[ev.Body]:
-    await rig.agent.compact(instructions, rig.equipment)
+    await rig.agent.compact(instructions, rig.resources)
     await asyncio.wait_for(rig.agent.settled(), 10)
     events = await drain(rig.watch)
     rig.seen += events
@@ -284,7 +284,7 @@ async def test_manual_compaction_with_nothing_to_compact() -> None:
     rig = rig_of(DONE, window=100_000)
     await rig.run("hi")
     with pytest.raises(Precondition) as caught:
-        await rig.agent.compact("", rig.equipment)
+        await rig.agent.compact("", rig.resources)
     assert caught.value.code is Code.NOTHING_TO_COMPACT
     assert not rig.log.held
     assert not rig.agent.busy
@@ -293,11 +293,11 @@ async def test_manual_compaction_with_nothing_to_compact() -> None:
 async def test_manual_compaction_excludes_other_operations() -> None:
     rig = rig_of(DONE, DONE, DONE, [{"wait": "gate"}, *SUMMARY], DONE, window=100_000)
     await talked(rig, 3)
-    await rig.agent.compact("", rig.equipment)
+    await rig.agent.compact("", rig.resources)
     assert rig.agent.state is AgentState.COMPACTING
     for doing in (
-        lambda: rig.agent.prompt((Text("x"),), rig.equipment),
-        lambda: rig.agent.compact("", rig.equipment),
+        lambda: rig.agent.prompt((Text("x"),), rig.resources),
+        lambda: rig.agent.compact("", rig.resources),
         lambda: rig.agent.steer((Text("x"),)),
     ):
         with pytest.raises(Precondition):
@@ -311,7 +311,7 @@ async def test_manual_compaction_excludes_other_operations() -> None:
 async def test_manual_compaction_can_be_aborted(soon: bool) -> None:
     rig = rig_of(DONE, DONE, DONE, [{"wait": "gate"}], DONE, DONE, window=100_000)
     await talked(rig, 3)
-    await rig.agent.compact("", rig.equipment)
+    await rig.agent.compact("", rig.resources)
     while not soon and len(rig.provider.requests) < 4:
         await asyncio.sleep(0)
     assert rig.agent.abort()

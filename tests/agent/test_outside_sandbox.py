@@ -58,12 +58,12 @@ class Boxed(Rig):
         self.consent = PermissionConfig(**more)
 
     @property
-    def equipment(self) -> RunResources:
+    def resources(self) -> RunResources:
         level: Any = self.level
         box = SandboxSpec(level, (self.cwd,), (), Path("/home/somebody"), Path("/nowhere")) if level != "off" else None
         context = ToolContext(cwd=self.cwd, workspace=Workspace.make(self.cwd), sandbox=box)
         made = replace(
-            super().equipment, registry=ToolRegistry([self.bash]), context=context, contained=box is not None
+            super().resources, registry=ToolRegistry([self.bash]), context=context, contained=box is not None
         )
         return replace(made, redactor=self.redactor, keys=self.redactor)
 
@@ -232,6 +232,6 @@ async def test_the_users_own_command_is_not_asked_about_and_obeys_the_mode(tmp_p
     for level, mode, runs in [("workspace", ASK, True), ("strict", ASK, False), ("workspace", PLAN, False)]:
         rig = Boxed(tmp_path, level=level, permissions=mode)
         call = ToolCall("c1", "bash", json.dumps({"command": COMMAND, **OUT}))
-        await rig.agent.run_tool(call, rig.equipment, silent=True)
+        await rig.agent.run_tool(call, rig.resources, silent=True)
         await rig.agent.settled()
         assert rig.left == [True] * runs

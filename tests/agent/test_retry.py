@@ -194,7 +194,7 @@ async def test_a_failed_summary_is_retried() -> None:
     rig.window = 8000
     await rig.run("first " + "word " * 400)
     await rig.run("second " + "word " * 400)
-    await rig.agent.compact("", rig.equipment)
+    await rig.agent.compact("", rig.resources)
     await rig.agent.settled()
     assert rig.waits == [2]
     assert any(isinstance(record, Compaction) for record in rig.log.records)
@@ -206,7 +206,7 @@ async def test_an_empty_summary_is_retried_once() -> None:
     rig.window = 8000
     await rig.run("first " + "word " * 400)
     await rig.run("second " + "word " * 400)
-    await rig.agent.compact("", rig.equipment)
+    await rig.agent.compact("", rig.resources)
     await rig.agent.settled()
     assert rig.waits == [2]
     assert any(isinstance(record, Compaction) for record in rig.log.records)

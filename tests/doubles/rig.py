@@ -173,7 +173,7 @@ class Rig:
         raise AssertionError("nobody else writes")
 
     @property
-    def equipment(self) -> RunResources:
+    def resources(self) -> RunResources:
         return RunResources(
             settings=self.settings,
             provider=self.provider,
@@ -185,7 +185,7 @@ class Rig:
         )
 
     async def start(self, text: str = "go") -> str:
-        return await self.agent.prompt((Text(text),), self.equipment)
+        return await self.agent.prompt((Text(text),), self.resources)
 
     async def run(self, text: str = "go") -> list[ev.Body]:
         """Prompt, wait for the end and return the run's bodies, checked against the grammar."""

@@ -24,8 +24,8 @@ class ExtendedRig(Rig):
     tools: tuple[Any, ...] = ()
 
     @property
-    def equipment(self) -> RunResources:
-        return replace(super().equipment, registry=ToolRegistry(self.tools))
+    def resources(self) -> RunResources:
+        return replace(super().resources, registry=ToolRegistry(self.tools))
 
 
 def broken(_: Any) -> None:

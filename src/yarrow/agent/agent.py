@@ -52,22 +52,22 @@ class _Opening(Struct, frozen=True):
 class Agent:
     """The only writer of its session. Must be used from one event loop."""
 
-    def __init__(self, desk: SessionWriter, meter: TokenCounter, seats: RunningCount) -> None:
-        self._desk = desk
-        self._machine = StateMachine(desk.publish)
-        self._seat = ExclusiveTask(desk.session.header.id, seats)
-        self._delivery = MessageDelivery(desk)
-        self._compactor = Compactor(desk, self._enter, meter)
-        self.questions = PermissionBroker(desk)
+    def __init__(self, writer: SessionWriter, meter: TokenCounter, running_count: RunningCount) -> None:
+        self._writer = writer
+        self._machine = StateMachine(writer.publish)
+        self._exclusive = ExclusiveTask(writer.session.header.id, running_count)
+        self._delivery = MessageDelivery(writer)
+        self._compactor = Compactor(writer, self._enter, meter)
+        self.questions = PermissionBroker(writer)
         """Pending permission requests and their answers."""
         self.run_id = ""
         """Id of the current run; empty if there is none."""
-        self._points = self._points_of(HookRegistry())
+        self._hook_runner = self._points_of(HookRegistry())
 
     @property
     def session(self) -> SessionState:
         """The current session state."""
-        return self._desk.session
+        return self._writer.session
 
     @property
     def state(self) -> AgentState:
@@ -77,7 +77,7 @@ class Agent:
     @property
     def busy(self) -> bool:
         """True while a run or another exclusive task is running or being accepted."""
-        return self._seat.taken
+        return self._exclusive.taken
 
     @property
     def queued(self) -> tuple[tuple[QueuedText, ...], tuple[QueuedText, ...]]:
@@ -85,12 +85,12 @@ class Agent:
         shown = self._delivery.snapshot()
         return shown.steering, shown.follow_ups
 
-    def context_tokens(self, equipment: RunResources) -> int:
+    def context_tokens(self, resources: RunResources) -> int:
         """Return the context size in tokens, reported by the model where known and estimated otherwise."""
-        return self._compactor.used(equipment)
+        return self._compactor.used(resources)
 
     async def prompt(
-        self, content: tuple[Block, ...], equipment: RunResources, *, typed: str = "", message_id: str = ""
+        self, content: tuple[Block, ...], resources: RunResources, *, typed: str = "", message_id: str = ""
     ) -> str:
         """Accept a prompt and start its run; return the run id once the prompt is on disk.
 
@@ -98,35 +98,35 @@ class Agent:
         message; a new id is created if it is empty. Raises `Precondition` (BUSY, LOCKED) and `StorageError`; nothing is
         accepted then.
         """
-        self._seat.acquire("steer it, queue a follow-up, or abort it")
-        return await run_shielded(self._accept(content, equipment, typed=typed, message_id=message_id or new_id()))
+        self._exclusive.acquire("steer it, queue a follow-up, or abort it")
+        return await run_shielded(self._accept(content, resources, typed=typed, message_id=message_id or new_id()))
 
-    async def compact(self, instructions: str, equipment: RunResources) -> None:
+    async def compact(self, instructions: str, resources: RunResources) -> None:
         """Start a compaction of the context; events report its progress and outcome.
 
         Raises `Precondition` (BUSY, LOCKED, NOTHING_TO_COMPACT), `RunError` (COMPACTION_INEFFECTIVE) and
         `StorageError`; nothing is started then.
         """
-        self._seat.acquire("compact it after the run")
+        self._exclusive.acquire("compact it after the run")
 
         def prepare() -> UserAction:
-            return self._compactor.compact_for_user(instructions, equipment, self._points_of(equipment.hooks))
+            return self._compactor.compact_for_user(instructions, resources, self._points_of(resources.hooks))
 
-        await run_shielded(self._start_user_action(prepare, equipment))
+        await run_shielded(self._start_user_action(prepare, resources))
 
-    async def run_tool(self, call: ToolCall, equipment: RunResources, *, silent: bool) -> None:
+    async def run_tool(self, call: ToolCall, resources: RunResources, *, silent: bool) -> None:
         """Start a tool call on behalf of the user; events report its outcome.
 
         Records the call and its result for the model unless `silent`. Raises `Precondition` (BUSY, LOCKED) and
         `StorageError`; nothing is started then.
         """
-        self._seat.acquire("run the tool after the run")
+        self._exclusive.acquire("run the tool after the run")
 
         def prepare() -> UserAction:
-            held = equipment.restricted_by(self.session.header)
-            return run_user_tool(call, ToolExecutor(self._ports(held), held), self._desk, silent=silent)
+            held = resources.restricted_by(self.session.header)
+            return run_user_tool(call, ToolExecutor(self._ports(held), held), self._writer, silent=silent)
 
-        await run_shielded(self._start_user_action(prepare, equipment))
+        await run_shielded(self._start_user_action(prepare, resources))
 
     async def steer(self, content: tuple[Block, ...], *, follow_up: bool = False, typed: str = "") -> str:
         """Queue a message for the run; return its message id once it is on disk.
@@ -134,70 +134,70 @@ class Agent:
         Raises `Precondition` (NOT_RUNNING), `LimitExceeded` and `StorageError`.
         """
         how = "followUp" if follow_up else "steer"
-        return await run_shielded(self._delivery.queue(content, how, typed=typed, points=self._points))
+        return await run_shielded(self._delivery.queue(content, how, typed=typed, hook_runner=self._hook_runner))
 
     async def change(self, change: Change, keys: Redactor) -> None:
         """Change session settings, redacting `keys`. Raises `Precondition` (BUSY, LOCKED) and `StorageError`."""
-        self._seat.acquire("change it after the run")
+        self._exclusive.acquire("change it after the run")
         try:
             await run_shielded(self._change(change, keys))
         finally:
-            self._seat.release()
+            self._exclusive.release()
 
     def abort(self) -> bool:
         """Abort the current task; return whether there was one. An event reports its end."""
-        if self._seat.abort():
+        if self._exclusive.abort():
             self._request_abort()
-        return self._seat.taken
+        return self._exclusive.taken
 
     async def settled(self) -> None:
         """Wait until the agent is idle."""
-        await self._seat.settled()
+        await self._exclusive.settled()
 
     async def close(self) -> None:
         """Abort the current task, wait for its end and close the event streams."""
         self.abort()
         await self.settled()
-        self._desk.bus.close()
+        self._writer.bus.close()
 
     def timestamp(self) -> str:
         """Return the current time in the format of session records."""
-        return self._desk.timestamp()
+        return self._writer.timestamp()
 
-    async def _accept(self, content: tuple[Block, ...], equipment: RunResources, *, typed: str, message_id: str) -> str:
+    async def _accept(self, content: tuple[Block, ...], resources: RunResources, *, typed: str, message_id: str) -> str:
         early: list[Body] = []
-        has_hook = HookName.MODIFY_INPUT in equipment.hooks
+        has_hook = HookName.MODIFY_INPUT in resources.hooks
 
         opened: list[_Opening] = []
 
         def open_run() -> tuple[Record, ...]:
-            opened.append(self._open(self._desk.user_message(message_id, content, typed)))
+            opened.append(self._open(self._writer.user_message(message_id, content, typed)))
             return opened[-1].records
 
         # A hook is called only once no other process can write; without one, locking and writing are one disk call.
-        async with acquire_session(self._seat, self._desk, equipment.keys, make=tuple if has_hook else open_run):
-            equipment = equipment.restricted_by(self.session.header)
+        async with acquire_session(self._exclusive, self._writer, resources.keys, make=tuple if has_hook else open_run):
+            resources = resources.restricted_by(self.session.header)
             if has_hook:
-                content = await self._points_of(equipment.hooks, early.append).input(content, "prompt")
-                await self._desk.append(*open_run())
+                content = await self._points_of(resources.hooks, early.append).input(content, "prompt")
+                await self._writer.append(*open_run())
         self.run_id = new_id()
-        self._desk.bus.begin_run(self.run_id)
-        self._points = self._points_of(equipment.hooks)
+        self._writer.bus.begin_run(self.run_id)
+        self._hook_runner = self._points_of(resources.hooks)
         self._compactor.begin()
         for body in (AgentStart(opened[-1].message.text, opened[-1].message.id, typed), *early):
-            self._desk.publish(body)
+            self._writer.publish(body)
         self._machine.enter(AgentState.THINKING)
         for notice in opened[-1].notices:
-            self._desk.publish(notice)
+            self._writer.publish(notice)
         self._delivery.open()
         self.questions.presence.begin_run()
-        self._seat.start(self._run_prompt(equipment), f"run {self.run_id}")
+        self._exclusive.start(self._run_prompt(resources), f"run {self.run_id}")
         return self.run_id
 
     def _open(self, message: Message) -> _Opening:
         """Return what a run with this prompt records, and reports, about the session that it starts from."""
         left = self.session.queued
-        denied = find_abandoned(self.session, self._desk.timestamp())
+        denied = find_abandoned(self.session, self._writer.timestamp())
         undelivered = self._delivery.undelivered_records(tuple(one.id for one in left))
         return _Opening(
             message=message,
@@ -206,21 +206,21 @@ class Agent:
         )
 
     async def _change(self, change: Change, keys: Redactor) -> None:
-        self._desk.redactor = keys
+        self._writer.redactor = keys
         try:
-            await self._desk.lock()
-            await self._desk.append(change)
+            await self._writer.lock()
+            await self._writer.append(change)
         finally:
-            await self._desk.unlock()
+            await self._writer.unlock()
 
-    async def _run_prompt(self, equipment: RunResources) -> None:
-        loop = Loop(self._ports(equipment), equipment)
+    async def _run_prompt(self, resources: RunResources) -> None:
+        loop = Loop(self._ports(resources), resources)
         end = RunOutcome(EndReason.COMPLETED)
         try:
-            if self._seat.mark_abortable():
+            if self._exclusive.mark_abortable():
                 self._request_abort()
                 raise asyncio.CancelledError
-            await self._points.agent_start(self.session.messages[-1].text)
+            await self._hook_runner.agent_start(self.session.messages[-1].text)
             await loop.run()
         except asyncio.CancelledError:
             end = RunOutcome(EndReason.ABORTED)
@@ -229,7 +229,7 @@ class Agent:
         except Exception as error:  # a bug raises any error; uncaught, the run would never end for its clients
             _logger.exception("run %s failed because of a bug", self.run_id)
             end = from_exception(error, self.run_id)
-        self._seat.mark_finishing()
+        self._exclusive.mark_finishing()
         try:
             # An abort that was deferred while the last message was recorded is raised here, not halfway through the
             # cleanup.
@@ -249,21 +249,21 @@ class Agent:
         left = self._delivery.close()
         self.questions.presence.end_run()
         for notice in await self._noticed(loop):
-            self._desk.publish(self._desk.redactor.redact_struct(notice))
+            self._writer.publish(self._writer.redactor.redact_struct(notice))
         usage = loop.usage + self._compactor.spent
         try:
-            await self._desk.append(*self._delivery.undelivered_records(tuple(one.message_id for one in left)))
-            await self._desk.flush()
+            await self._writer.append(*self._delivery.undelivered_records(tuple(one.message_id for one in left)))
+            await self._writer.flush()
         except StorageError as error:
             end = RunOutcome(EndReason.ERROR, end.failure or error.failure())
         told = AgentEnd(end.reason, usage, end.failure, left)
-        await self._points.agent_end(self._desk.redactor.redact_struct(told))
+        await self._hook_runner.agent_end(self._writer.redactor.redact_struct(told))
         failure = await self._release()
         if failure is not None:
             end = RunOutcome(EndReason.ERROR, end.failure or failure.failure())
         self.run_id = ""
-        self._desk.publish(AgentEnd(end.reason, usage, end.failure, left))
-        self._desk.bus.end_run()
+        self._writer.publish(AgentEnd(end.reason, usage, end.failure, left))
+        self._writer.bus.end_run()
 
     async def _noticed(self, loop: Loop) -> list[Notice]:
         try:
@@ -272,18 +272,18 @@ class Agent:
             _logger.exception("run %s was not checked for leftovers", self.run_id)
             return [_UNCHECKED]
 
-    async def _start_user_action(self, prepare: Callable[[], UserAction], equipment: RunResources) -> None:
-        async with acquire_session(self._seat, self._desk, equipment.keys):
+    async def _start_user_action(self, prepare: Callable[[], UserAction], resources: RunResources) -> None:
+        async with acquire_session(self._exclusive, self._writer, resources.keys):
             self._compactor.begin()
-            self._points = self._points_of(equipment.hooks)
+            self._hook_runner = self._points_of(resources.hooks)
             aside = prepare()
         self._machine.enter(aside.state)
-        self._seat.start(self._run_user_action(aside), aside.name)
+        self._exclusive.start(self._run_user_action(aside), aside.name)
 
     async def _run_user_action(self, aside: UserAction) -> None:
         end, failure = None, aside.abortion
         try:
-            if self._seat.mark_abortable():
+            if self._exclusive.mark_abortable():
                 self._request_abort()
                 raise asyncio.CancelledError
             end = await aside.work()
@@ -294,42 +294,42 @@ class Agent:
         except Exception as error:  # a bug raises any error; uncaught, the session would stay busy
             _logger.exception("%s of session %s failed because of a bug", aside.name, self.session.header.id)
             failure = from_exception(error, self.session.header.id).failure or failure
-        self._seat.mark_finishing()
+        self._exclusive.mark_finishing()
         refused = await self._release()
         if end is None or refused is not None:
             end = aside.failed(failure if end is None or refused is None else refused.failure())
-        self._desk.publish(end)
+        self._writer.publish(end)
 
     async def _release(self) -> StorageError | None:
         """Become idle; return the storage error raised while releasing the file, if any."""
         failure = None
         try:
-            await self._desk.unlock()
+            await self._writer.unlock()
         except StorageError as error:  # releasing may write too; the end event must be emitted anyway
             failure = error
         self._machine.enter(AgentState.IDLE)
-        self._seat.release()
+        self._exclusive.release()
         return failure
 
     def _points_of(self, hooks: HookRegistry, emit: Callable[[Body], None] | None = None) -> HookRunner:
         header = self.session.header
         about = HookContext(header.id, header.cwd, self.run_id, dry_run=header.dry_run)
-        return HookRunner(hooks, about, emit or self._desk.publish)
+        return HookRunner(hooks, about, emit or self._writer.publish)
 
-    def _ports(self, equipment: RunResources) -> LoopPorts:
+    def _ports(self, resources: RunResources) -> LoopPorts:
         within = self._compactor.compact_if_needed
         return LoopPorts(
-            emit=self._desk.bus.publish
-            if equipment.keys.is_empty
-            else RedactingEmitter(self._desk.publish, equipment.keys),
-            points=self._points,
-            pause=self._desk.pause,
+            emit=self._writer.bus.publish
+            if resources.keys.is_empty
+            else RedactingEmitter(self._writer.publish, resources.keys),
+            hook_runner=self._hook_runner,
+            pause=self._writer.pause,
             questions=self.questions,
-            record=self._desk.append,
+            record=self._writer.append,
             deliver=self._delivery.deliver,
             enter=self._enter,
             context=self._compactor.sent,
-            compact=lambda reason, window: within(equipment, self._points, reason=reason, window=window),
+            compact=lambda reason, window: within(resources, self._hook_runner, reason=reason, window=window),
             new_id=new_id,
             timestamp=self.timestamp,
         )

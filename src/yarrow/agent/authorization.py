@@ -27,27 +27,27 @@ SESSION_PREFIX = "session:"
 class ToolAuthorizer:
     """Authorizes one call; passed to the tool registry as its `Permit`."""
 
-    def __init__(self, call: ToolCall, equipment: RunResources, questions: PermissionBroker | None) -> None:
+    def __init__(self, call: ToolCall, resources: RunResources, questions: PermissionBroker | None) -> None:
         """Create the authorizer; `questions` is None for a call by the user, which needs no confirmation."""
         self._call = call
-        self._equipment = equipment
+        self._resources = resources
         self._questions = questions
 
     async def __call__(self, tool: Tool, arguments: Struct, context: ToolContext) -> ToolContext | ToolFailed:
         """Return the context in which the call may run, or why it may not. Raises `StorageError`."""
-        equipment, consent = self._equipment, self._equipment.consent
-        request = describe_call(tool, arguments, context, contained=equipment.contained)
+        resources, consent = self._resources, self._resources.consent
+        request = describe_call(tool, arguments, context, contained=resources.contained)
         context = _deny_paths(context, request, consent.rules)
         if rule := _closes_where_it_runs(context.workspace.denied, request):
             return ToolFailed(f"Not run: {request.allow_key.cwd} is denied by the rule {rule!r} in the settings.")
         if context.dry_run and not tool.read_only:
             # A dry run only describes the call, so it needs no permission; a call that a rule denies is not described.
             denied = denial(match_rules(consent.rules, request)) or _undescribed(
-                request, equipment.settings.permissions
+                request, resources.settings.permissions
             )
             return ToolFailed(denied.text) if denied else context
         allowed = consent.always | self._questions.allowed if self._questions else consent.always
-        decision = decide(request, mode=equipment.settings.permissions, rules=consent.rules, allowed=allowed)
+        decision = decide(request, mode=resources.settings.permissions, rules=consent.rules, allowed=allowed)
         match decision:
             case Allow():
                 return _with_extra_root(context, request)

@@ -98,10 +98,10 @@ class ExecutedFiles:
         """Programs named by the git configuration before the first call."""
 
     async def left_by(
-        self, pieces: AsyncGenerator[Progress | Result], call: ToolCall, equipment: RunResources
+        self, pieces: AsyncGenerator[Progress | Result], call: ToolCall, resources: RunResources
     ) -> AsyncGenerator[Progress | Result]:
         """Pass on what a tool yields, and record the executed files that it wrote."""
-        access, context = equipment.registry.get_access(call.name), equipment.context
+        access, context = resources.registry.get_access(call.name), resources.context
         named = _named(call, access)
         roots = _roots(context, named.get(access.directory, ""))
         if self._repositories is None and context.sandbox is not None:

@@ -26,8 +26,8 @@ _ABORTED = "Compaction cancelled; nothing was changed"
 class Compactor:
     """Counts and compacts one session's context; nothing changes until a summary is complete."""
 
-    def __init__(self, desk: SessionWriter, enter: Callable[[AgentState], None], meter: TokenCounter) -> None:
-        self._desk = desk
+    def __init__(self, writer: SessionWriter, enter: Callable[[AgentState], None], meter: TokenCounter) -> None:
+        self._writer = writer
         self._enter = enter
         self._meter = meter
         self._told: set[str] = set()
@@ -42,27 +42,27 @@ class Compactor:
 
     def sent(self) -> ModelContext:
         """Return the part of the session that is sent to the model."""
-        return self._meter.context(self._desk.session).sent()
+        return self._meter.context(self._writer.session).sent()
 
-    def used(self, equipment: RunResources) -> int:
+    def used(self, resources: RunResources) -> int:
         """Return the context size in tokens, reported by the model where known and estimated otherwise."""
-        return self._meter.used(self._meter.context(self._desk.session), self._budget(equipment, 0))
+        return self._meter.used(self._meter.context(self._writer.session), self._budget(resources, 0))
 
     async def compact_if_needed(
-        self, equipment: RunResources, points: HookRunner, *, reason: CompactionReason, window: int
+        self, resources: RunResources, hook_runner: HookRunner, *, reason: CompactionReason, window: int
     ) -> None:
         """Compact the context if it is due, or after an overflow of a window of `window` tokens (0 if unknown).
 
         Raises `RunError` and `ProviderError`; nothing is changed then.
         """
-        session, frame = self._desk.session, self._budget(equipment, window)
+        session, frame = self._writer.session, self._budget(resources, window)
         used = self._meter.used(self._meter.context(session), frame)
         if reason == "auto" and not needs_compaction(session, frame, used):
             return
         # Imported here because most runs compact nothing.
         from yarrow.agent.compaction.plan import plan
 
-        planned = plan(self._task(equipment, reason, window), self._meter)
+        planned = plan(self._task(resources, reason, window), self._meter)
         if isinstance(planned, Notice):
             self._notice_once(planned)
             return
@@ -70,63 +70,65 @@ class Compactor:
         self._emit_start(planned)
         end = CompactionEnd(error=Failure(Code.ABORTED, _ABORTED))
         try:
-            end = await self._carry_out(planned, equipment, points)
+            end = await self._carry_out(planned, resources, hook_runner)
         except YarrowError as error:
             end = CompactionEnd(error=error.failure())
             raise
         finally:  # also after an abort
-            self._desk.publish(end)
+            self._writer.publish(end)
             self._enter(AgentState.THINKING)
 
-    def compact_for_user(self, instructions: str, equipment: RunResources, points: HookRunner) -> UserAction:
+    def compact_for_user(self, instructions: str, resources: RunResources, hook_runner: HookRunner) -> UserAction:
         """Return the compaction requested by the user.
 
         Raises `Precondition` (NOTHING_TO_COMPACT) and `RunError` (COMPACTION_INEFFECTIVE).
         """
-        planned = self._plan_for_user(equipment, instructions)
+        planned = self._plan_for_user(resources, instructions)
 
         async def work() -> Body:
             self._emit_start(planned)
-            return await self._carry_out(planned, equipment, points)
+            return await self._carry_out(planned, resources, hook_runner)
 
         def failed(failure: Failure) -> Body:
             return CompactionEnd(error=failure)
 
         return UserAction("compaction", AgentState.COMPACTING, work, failed, _ABORTED)
 
-    def _plan_for_user(self, equipment: RunResources, instructions: str) -> "CompactionPlan":
+    def _plan_for_user(self, resources: RunResources, instructions: str) -> "CompactionPlan":
         from yarrow.agent.compaction.plan import plan
 
-        asked = self._desk.redactor.redact_text(instructions)
-        planned = plan(replace(self._task(equipment, "manual", 0), instructions=asked), self._meter)
+        asked = self._writer.redactor.redact_text(instructions)
+        planned = plan(replace(self._task(resources, "manual", 0), instructions=asked), self._meter)
         if isinstance(planned, Notice):
             raise Precondition(planned.text, code=Code.NOTHING_TO_COMPACT)
         return planned
 
-    async def _carry_out(self, planned: "CompactionPlan", equipment: RunResources, points: HookRunner) -> CompactionEnd:
+    async def _carry_out(
+        self, planned: "CompactionPlan", resources: RunResources, hook_runner: HookRunner
+    ) -> CompactionEnd:
         from yarrow.agent.compaction.compact import compact, summarize_with
 
-        instructions = await points.before_compact(planned.tokens_before, planned.task.instructions)
+        instructions = await hook_runner.before_compact(planned.tokens_before, planned.task.instructions)
         planned = replace(planned, task=replace(planned.task, instructions=instructions))
-        retries = partial(RetryPolicy, equipment.settings.retry, self._desk.pause, self._desk.publish)
-        summarise = summarize_with(equipment.provider, self._spend, retries)
-        record = await compact(planned, self._meter, summarise=summarise, timestamp=self._desk.timestamp())
-        record = self._desk.redactor.redact_struct(record)
-        await run_shielded(self._desk.append(record))
-        await points.after_compact(record.tokens_before, record.tokens_after, record.summary)
+        retries = partial(RetryPolicy, resources.settings.retry, self._writer.pause, self._writer.publish)
+        summarise = summarize_with(resources.provider, self._spend, retries)
+        record = await compact(planned, self._meter, summarise=summarise, timestamp=self._writer.timestamp())
+        record = self._writer.redactor.redact_struct(record)
+        await run_shielded(self._writer.append(record))
+        await hook_runner.after_compact(record.tokens_before, record.tokens_after, record.summary)
         return CompactionEnd(record.tokens_after, record.summary)
 
-    def _task(self, equipment: RunResources, reason: CompactionReason, window: int) -> "CompactionTask":
+    def _task(self, resources: RunResources, reason: CompactionReason, window: int) -> "CompactionTask":
         from yarrow.agent.compaction.plan import CompactionTask
 
-        session = self._desk.session
+        session = self._writer.session
         context = self._meter.context(session)
         summariser = session.header.compaction.model
-        frame = self._budget(equipment, window)
-        return CompactionTask(session, context, frame, reason, equipment.registry, summariser=summariser)
+        frame = self._budget(resources, window)
+        return CompactionTask(session, context, frame, reason, resources.registry, summariser=summariser)
 
     def _emit_start(self, planned: "CompactionPlan") -> None:
-        self._desk.publish(CompactionStart(planned.task.reason, planned.tokens_before))
+        self._writer.publish(CompactionStart(planned.task.reason, planned.tokens_before))
         if planned.notice is not None:
             self._notice_once(planned.notice)
 
@@ -134,15 +136,15 @@ class Compactor:
         """Emit the notice once per run: it would repeat before every turn."""
         if notice.code not in self._told:
             self._told.add(notice.code)
-            self._desk.publish(notice)
+            self._writer.publish(notice)
 
     def _spend(self, usage: Usage) -> None:
         self.spent += usage
-        self._desk.publish(UsageReport(usage))
+        self._writer.publish(UsageReport(usage))
 
-    def _budget(self, equipment: RunResources, window: int) -> ContextBudget:
-        settings, info = equipment.settings, equipment.info
-        system, tools = settings.system, equipment.tools()
+    def _budget(self, resources: RunResources, window: int) -> ContextBudget:
+        settings, info = resources.settings, resources.info
+        system, tools = settings.system, resources.tools()
         if self._fixed[:2] != (system, tools):
             self._fixed = (system, tools, fixed_tokens(system, tools))
         return ContextBudget(settings.provider, settings.model, window or info.context_window, self._fixed[2])

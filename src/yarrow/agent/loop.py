@@ -27,24 +27,24 @@ _UNKNOWN_STOP = Notice("STOP_REASON", "the model stopped for an unknown reason: 
 class Loop:
     """One run. It emits a matching end event for each start event, however it ends."""
 
-    def __init__(self, ports: LoopPorts, equipment: RunResources) -> None:
+    def __init__(self, ports: LoopPorts, resources: RunResources) -> None:
         self._ports = ports
-        self._equipment = equipment
-        self._batch = ToolExecutor(ports, equipment)
-        self._recovery = Recovery(ports, equipment.settings.retry)
+        self._resources = resources
+        self._tool_executor = ToolExecutor(ports, resources)
+        self._recovery = Recovery(ports, resources.settings.retry)
         self.usage = Usage()
         """Tokens used by the run so far."""
 
     async def notices(self) -> list[Notice]:
         """Return the notices for the user about the run's commands and the files that they changed."""
-        return [*await self._batch.notices(), *self._equipment.notices()]
+        return [*await self._tool_executor.notices(), *self._resources.notices()]
 
     async def run(self) -> None:
         """Run until the model is done and no message is queued. Raises `YarrowError` if the run ends early."""
-        if not self._equipment.info.has_tool_call:
+        if not self._resources.info.has_tool_call:
             self._ports.emit(
                 Notice(
-                    "NO_TOOLS", f"{self._equipment.info.model} does not support tool calls; continuing without tools"
+                    "NO_TOOLS", f"{self._resources.info.model} does not support tool calls; continuing without tools"
                 )
             )
         delivered = await self._ports.deliver(ending=False)
@@ -68,7 +68,7 @@ class Loop:
     async def _prepare(self, turn: int) -> CompletionRequest:
         self._ports.enter(AgentState.THINKING)
         await self._recovery.compact_if_due()
-        await self._ports.points.turn(HookName.TURN_START, turn)
+        await self._ports.hook_runner.turn(HookName.TURN_START, turn)
         return await self._request()
 
     async def _turn(self, turn: int, request: CompletionRequest, *, delivered: tuple[QueuedText, ...]) -> Message:
@@ -76,30 +76,30 @@ class Loop:
             message = await self._message(request)
             if message.tool_calls:
                 self._ports.enter(AgentState.EXECUTING)
-            await self._batch.run(message, offered=frozenset(tool.name for tool in request.tools))
-            await self._ports.points.turn(HookName.TURN_END, turn)
+            await self._tool_executor.run(message, offered=frozenset(tool.name for tool in request.tools))
+            await self._ports.hook_runner.turn(HookName.TURN_END, turn)
         return message
 
     async def _request(self) -> CompletionRequest:
-        settings, sent = self._equipment.settings, self._ports.context()
+        settings, sent = self._resources.settings, self._ports.context()
         request = CompletionRequest(
             model=settings.model,
             messages=sent.messages,
             unbound=sent.unbound,
-            tools=self._equipment.tools(),
+            tools=self._resources.tools(),
             system=settings.system,
             thinking=settings.thinking,
             max_tokens=settings.max_tokens,
             temperature=settings.temperature,
         )
-        return await self._ports.points.request(request, self._ports.timestamp())
+        return await self._ports.hook_runner.request(request, self._ports.timestamp())
 
     async def _message(self, request: CompletionRequest) -> Message:
         """Stream one answer and record it; it is on disk before its end event is emitted."""
-        draft = MessageBuilder(self._ports, self._equipment.settings, frozenset(tool.name for tool in request.tools))
+        draft = MessageBuilder(self._ports, self._resources.settings, frozenset(tool.name for tool in request.tools))
         self._ports.emit(MessageStart(draft.id))
         try:
-            async with aclosing(self._equipment.provider.stream(request)) as pieces:
+            async with aclosing(self._resources.provider.stream(request)) as pieces:
                 async for piece in pieces:
                     draft.add(piece)
             draft.check()
@@ -118,7 +118,7 @@ class Loop:
         """Close the message of a failed or aborted stream; its calls are answered but never run."""
         message = draft.message(incomplete=True)
         await run_shielded(self._end_message(message, failure))
-        await self._batch.answer_truncated(message.tool_calls)
+        await self._tool_executor.answer_truncated(message.tool_calls)
 
     async def _end_message(self, message: Message, failure: Failure | None) -> None:
         recorded, refused = "", None
@@ -132,7 +132,7 @@ class Loop:
             refused, failure = error, error.failure()
         self._ports.emit(MessageEnd(recorded, message.stop_reason, message.usage, failure))
         if refused is not None:
-            self._batch.emit_not_run(message.tool_calls)
+            self._tool_executor.emit_not_run(message.tool_calls)
             raise refused
 
     @contextmanager
@@ -144,7 +144,7 @@ class Loop:
             self._ports.emit(TurnEnd(turn))
 
     def _check_turns(self, turn: int) -> None:
-        limit = self._equipment.settings.max_turns
+        limit = self._resources.settings.max_turns
         if limit and turn > limit:
             raise RunError(
                 f"the run reached its limit of {limit} turns: prompt again to continue, or raise maxTurns",

@@ -100,9 +100,9 @@ class MessageQueue:
 class MessageDelivery:
     """The steering and follow-up messages of one session."""
 
-    def __init__(self, desk: SessionWriter) -> None:
-        self._desk = desk
-        self._queues = MessageQueue(desk.limits)
+    def __init__(self, writer: SessionWriter) -> None:
+        self._writer = writer
+        self._queues = MessageQueue(writer.limits)
 
     def open(self) -> None:
         """Start accepting messages."""
@@ -114,31 +114,31 @@ class MessageDelivery:
 
     def snapshot(self) -> QueueUpdate:
         """Return the queued messages, redacted."""
-        return self._desk.redactor.redact_struct(self._queues.snapshot())
+        return self._writer.redactor.redact_struct(self._queues.snapshot())
 
-    async def queue(self, content: tuple[Block, ...], how: How, *, typed: str, points: HookRunner) -> str:
+    async def queue(self, content: tuple[Block, ...], how: How, *, typed: str, hook_runner: HookRunner) -> str:
         """Accept a message; return its message id once it is on disk.
 
         Raises `Precondition` (NOT_RUNNING), `LimitExceeded` and `StorageError`.
         """
-        content = await points.input(content, how)
+        content = await hook_runner.input(content, how)
         follow_up = how == "followUp"
         waiting = QueuedMessage(QueuedText(new_id(), _text(content), follow_up, typed), content)
         self._queues.push(waiting)
-        self._desk.publish(self._queues.snapshot())
+        self._writer.publish(self._queues.snapshot())
         queued = Queued(
             id=waiting.shown.message_id,
-            timestamp=self._desk.timestamp(),
+            timestamp=self._writer.timestamp(),
             mode="followUp" if follow_up else "steer",
             content=content,
             typed=typed,
         )
         try:
-            await self._desk.append(queued)
+            await self._writer.append(queued)
         except StorageError:
             if self._queues.withdraw(waiting):
-                self._desk.publish(self._queues.snapshot())
-            elif any(message.id == queued.id for message in reversed(self._desk.session.messages)):
+                self._writer.publish(self._queues.snapshot())
+            elif any(message.id == queued.id for message in reversed(self._writer.session.messages)):
                 # It was delivered in the meantime, and the delivery is on disk.
                 return queued.id
             raise
@@ -157,16 +157,16 @@ class MessageDelivery:
 
     def undelivered_records(self, ids: tuple[str, ...]) -> tuple[Undelivered, ...]:
         """Return the records that mark messages as undelivered."""
-        return tuple(Undelivered(id=one, timestamp=self._desk.timestamp()) for one in ids)
+        return tuple(Undelivered(id=one, timestamp=self._writer.timestamp()) for one in ids)
 
     async def _record(self, taken: tuple[QueuedMessage, ...]) -> None:
-        messages = (self._desk.user_message(one.shown.message_id, one.content, one.shown.typed) for one in taken)
+        messages = (self._writer.user_message(one.shown.message_id, one.content, one.shown.typed) for one in taken)
         try:
-            await self._desk.append(*messages)
+            await self._writer.append(*messages)
         except StorageError:
             self._queues.put_back(taken)
             raise
-        self._desk.publish(self._queues.snapshot())
+        self._writer.publish(self._queues.snapshot())
 
 
 def interrupted(left: tuple[Queued, ...]) -> Notice:

@@ -107,8 +107,8 @@ class _PendingRequest:
 class PermissionBroker:
     """Permission requests of one session, each owned by the run that asks. Must be used from one event loop."""
 
-    def __init__(self, desk: SessionWriter) -> None:
-        self._desk = desk
+    def __init__(self, writer: SessionWriter) -> None:
+        self._writer = writer
         self._open: dict[str, _PendingRequest] = {}
         self._past: OrderedDict[str, PermissionDecision] = OrderedDict()
         self.presence = ClientPresence(self._nobody, self._call_later)
@@ -130,7 +130,7 @@ class PermissionBroker:
 
         Raises `StorageError`. If this is cancelled, the answer is no.
         """
-        redactor = self._desk.redactor
+        redactor = self._writer.redactor
         holds_key = redactor.redact_struct(request.allow_key) != request.allow_key
         told = PermissionRequest(
             new_id(),
@@ -190,17 +190,17 @@ class PermissionBroker:
 
     async def _begin(self, question: _PendingRequest) -> None:
         told = question.told
-        await self._desk.append(
+        await self._writer.append(
             PermissionAsked(
                 id=told.request_id,
-                timestamp=self._desk.timestamp(),
+                timestamp=self._writer.timestamp(),
                 tool_call_id=told.tool_call_id,
                 tool=told.tool,
                 reason=told.reason,
             )
         )
         self._open[told.request_id] = question
-        self._desk.publish(told)
+        self._writer.publish(told)
         if not self.presence.any_connected:
             question.give(_NO_CLIENT)
 
@@ -219,7 +219,7 @@ class PermissionBroker:
         counts = replace(given, answer="session") if is_cut_short else given
         request_id = question.told.request_id
         try:
-            await self._desk.append(_answered(request_id, self._desk.timestamp(), counts))
+            await self._writer.append(_answered(request_id, self._writer.timestamp(), counts))
         except YarrowError as error:
             question.settled.set_exception(error)
             # Mark the exception as retrieved: the run raises it too, and asyncio would log it as unhandled.
@@ -228,9 +228,9 @@ class PermissionBroker:
         else:
             if counts.answer in ("session", "always") and question.like not in question.consent.always:
                 self.allowed.add(question.like)
-            self._desk.publish(PermissionSettled(request_id, counts.answer, counts.by))
+            self._writer.publish(PermissionSettled(request_id, counts.answer, counts.by))
             if is_cut_short:
-                self._desk.publish(_NOT_KEPT)
+                self._writer.publish(_NOT_KEPT)
             question.settled.set_result(None)
         finally:
             del self._open[request_id]

@@ -116,7 +116,7 @@ class LoopPorts(Struct, frozen=True):
     """Raises `StorageError`."""
     deliver: Deliver
     enter: Callable[[AgentState], None]
-    points: HookRunner
+    hook_runner: HookRunner
     pause: Clock
     questions: PermissionBroker
     context: Callable[[], ModelContext]

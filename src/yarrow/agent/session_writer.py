@@ -142,20 +142,20 @@ class RedactingEmitter:
 
 @asynccontextmanager
 async def acquire_session(
-    seat: ExclusiveTask, desk: SessionWriter, keys: Redactor, *, make: Callable[[], tuple[Record, ...]] = tuple
+    exclusive: ExclusiveTask, writer: SessionWriter, keys: Redactor, *, make: Callable[[], tuple[Record, ...]] = tuple
 ) -> AsyncGenerator[None]:
-    """Become the session's only writer, after acquiring `seat`; `keys` are redacted from everything written.
+    """Become the session's only writer, after acquiring `exclusive`; `keys` are redacted from everything written.
 
     The records that `make` returns are appended as by `SessionWriter.lock`.
 
-    Releases the file and the seat if the body raises, so that neither a failure nor a shutdown leaves the session busy.
+    Releases the file and the task if the body raises, so that neither a failure nor a shutdown leaves the session busy.
     Raises `Precondition` (LOCKED) and `StorageError`.
     """
     async with AsyncExitStack() as undo:
-        undo.push_async_callback(desk.unlock)
-        undo.callback(seat.release)
-        await seat.settled()
-        desk.redactor = keys
-        await desk.lock(make)
+        undo.push_async_callback(writer.unlock)
+        undo.callback(exclusive.release)
+        await exclusive.settled()
+        writer.redactor = keys
+        await writer.lock(make)
         yield
         undo.pop_all()

@@ -38,9 +38,9 @@ class _BufferedResult(Struct, frozen=True):
 class ToolExecutor:
     """Runs the tool calls of one run."""
 
-    def __init__(self, ports: LoopPorts, equipment: RunResources) -> None:
+    def __init__(self, ports: LoopPorts, resources: RunResources) -> None:
         self._ports = ports
-        self._equipment = equipment
+        self._resources = resources
         self._repetition = LoopDetector()
         self._traces = ExecutedFiles()
         """Files written that other tools execute."""
@@ -58,9 +58,9 @@ class ToolExecutor:
         self._offered = offered
         worst = 0
         try:
-            await self._ports.points.response(message, self._equipment.keys)
+            await self._ports.hook_runner.response(message, self._resources.keys)
             if calls:
-                self._equipment = await self._equipment.with_tools()
+                self._resources = await self._resources.with_tools()
             for alone, group in groupby(calls, key=self._runs_alone):
                 if alone:
                     for call in group:
@@ -84,14 +84,14 @@ class ToolExecutor:
 
         Any tool can be run, and no permission is asked: the user requested the call. Raises `ConfigError`.
         """
-        self._equipment = await self._equipment.with_tools()
-        self._offered = frozenset(self._equipment.registry.names())
+        self._resources = await self._resources.with_tools()
+        self._offered = frozenset(self._resources.registry.names())
         self._by_person = True
         return await self._run_streaming(call)
 
     async def notices(self) -> list[Notice]:
         """Return the notices for the user about the calls and the files that they changed."""
-        return await self._traces.notices(self._equipment.context)
+        return await self._traces.notices(self._resources.context)
 
     async def answer_truncated(self, calls: Sequence[ToolCall]) -> None:
         """Answer the calls of an incomplete message; like the message, the results are recorded but never sent."""
@@ -103,7 +103,7 @@ class ToolExecutor:
             self._ports.emit(ToolOutput(call.id, call.name, "Not run: the run ended first.", "", is_error=True))
 
     def _runs_alone(self, call: ToolCall) -> bool:
-        return not self._equipment.registry.is_read_only(call.name)
+        return not self._resources.registry.is_read_only(call.name)
 
     async def _run_streaming(self, call: ToolCall) -> Result:
         """Run a call and stream its output."""
@@ -145,42 +145,42 @@ class ToolExecutor:
         return _BufferedResult(tuple(deltas), result)
 
     def _execute(self, call: ToolCall) -> AsyncGenerator[Progress | Result]:
-        equipment = self._equipment
-        pieces = equipment.registry.execute(
+        resources = self._resources
+        pieces = resources.registry.execute(
             call,
-            self._traces.reporting(equipment.context),
-            authorize=ToolAuthorizer(call, equipment, None if self._by_person else self._ports.questions),
-            dry_run=equipment.settings.dry_run,
+            self._traces.reporting(resources.context),
+            authorize=ToolAuthorizer(call, resources, None if self._by_person else self._ports.questions),
+            dry_run=resources.settings.dry_run,
             offered=self._offered,
         )
-        if self._runs_alone(call) and not (self._by_person or equipment.settings.dry_run or call.invalid_arguments):
-            pieces = self._traces.left_by(pieces, call, equipment)
-        if self._ports.points.at_tools:
+        if self._runs_alone(call) and not (self._by_person or resources.settings.dry_run or call.invalid_arguments):
+            pieces = self._traces.left_by(pieces, call, resources)
+        if self._ports.hook_runner.at_tools:
             # Hooks get the output with keys redacted, and may add new ones.
             pieces = self._hooked(call, self._redacted(pieces))
-        if equipment.running is not None:
-            pieces = _timed(pieces, equipment.running(call.id))
+        if resources.running is not None:
+            pieces = _timed(pieces, resources.running(call.id))
         return self._redacted(pieces)
 
     def _redacted(self, pieces: AsyncGenerator[Progress | Result]) -> AsyncGenerator[Progress | Result]:
-        redactor = self._equipment.redactor
+        redactor = self._resources.redactor
         return pieces if redactor.is_empty else _without_secrets(pieces, redactor)
 
     async def _hooked(
         self, call: ToolCall, pieces: AsyncGenerator[Progress | Result]
     ) -> AsyncGenerator[Progress | Result]:
         """Run a call between its hooks; a hook may answer it instead."""
-        points = self._ports.points
+        hook_runner = self._ports.hook_runner
         result: Result | None = None
         async with aclosing(pieces):
             # The registry answers invalid calls.
             if not call.invalid_arguments:
-                equipment = self._equipment
-                result = await points.before_call(
+                resources = self._resources
+                result = await hook_runner.before_call(
                     call,
-                    read_only=equipment.registry.is_read_only(call.name),
-                    contained=equipment.contained
-                    and equipment.registry.get_access(call.name).sandboxed
+                    read_only=resources.registry.is_read_only(call.name),
+                    contained=resources.contained
+                    and resources.registry.get_access(call.name).sandboxed
                     and not asks_outside(call),
                 )
             if result is None:
@@ -190,8 +190,8 @@ class ToolExecutor:
                     else:
                         result = piece
         if result is not None:
-            result = await points.after_call(self._equipment.keys.redact_struct(call), result)
-            yield limit_result(result, self._equipment.context)
+            result = await hook_runner.after_call(self._resources.keys.redact_struct(call), result)
+            yield limit_result(result, self._resources.context)
 
     async def _finish(self, unanswered: list[ToolCall], call: ToolCall, result: Result) -> int:
         """Answer a finished call; return how many times in a row it had this result."""

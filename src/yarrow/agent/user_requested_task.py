@@ -34,17 +34,17 @@ class UserAction(Struct, frozen=True):
         return Failure(Code.ABORTED, self.aborted)
 
 
-def run_user_tool(call: ToolCall, batch: ToolExecutor, desk: SessionWriter, *, silent: bool) -> UserAction:
+def run_user_tool(call: ToolCall, executor: ToolExecutor, writer: SessionWriter, *, silent: bool) -> UserAction:
     """Return the task that runs a user's tool call.
 
     Unless `silent`, the call and its result are recorded for the model.
     """
 
     async def work() -> Body:
-        result = await batch.run_for_user(call)
+        result = await executor.run_for_user(call)
         is_error = isinstance(result, ToolFailed)
         diff = result.diff if isinstance(result, Done) else ""
-        message_id = "" if silent else await run_shielded(_record_for_model(call, result, desk))
+        message_id = "" if silent else await run_shielded(_record_for_model(call, result, writer))
         return ToolOutput(call.id, call.name, result.text, message_id, is_error, diff)
 
     def failed(failure: Failure) -> Body:
@@ -53,7 +53,7 @@ def run_user_tool(call: ToolCall, batch: ToolExecutor, desk: SessionWriter, *, s
     return UserAction(f"{call.name} by hand", AgentState.EXECUTING, work, failed, _ABORTED)
 
 
-async def _record_for_model(call: ToolCall, result: Result, desk: SessionWriter) -> str:
+async def _record_for_model(call: ToolCall, result: Result, writer: SessionWriter) -> str:
     """Record the user's tool call for the model; return the message id."""
     # Imported here because most sessions run no tool by hand.
     from yarrow.prompt.untrusted import neutralize, wrap_untrusted
@@ -62,6 +62,6 @@ async def _record_for_model(call: ToolCall, result: Result, desk: SessionWriter)
         f"I ran the tool {call.name} with {neutralize(call.arguments)}. Its output:\n{wrap_untrusted(result.text)}"
     )
     images: tuple[Block, ...] = result.images if isinstance(result, Done) else ()
-    message = desk.user_message(new_id(), (told, *images), f"{call.name} {call.arguments}")
-    await desk.append(message)
+    message = writer.user_message(new_id(), (told, *images), f"{call.name} {call.arguments}")
+    await writer.append(message)
     return message.id
