@@ -18,7 +18,7 @@ from yarrow.event import events as ev
 from yarrow.message import ToolCall
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 from yarrow.policy.workspace import Workspace
-from yarrow.session.secret_redaction import Redactor
+from yarrow.redaction.redactor import Redactor
 from yarrow.tool.base import Done, Progress, Result, ToolContext
 from yarrow.tool.bash import Bash, BashArguments
 from yarrow.tool.registry import ToolRegistry

@@ -11,9 +11,9 @@ from doubles.house import House, kinds, play, read, stub_of
 from yarrow.agent.session_writer import SessionSource, SessionWriter
 from yarrow.event.bus import Bus
 from yarrow.message import Message, Opaque, Role, Text, Thinking, ToolCall
+from yarrow.redaction.redactor import Redactor
 from yarrow.session.memory_log import MemoryLog
 from yarrow.session.record import Header
-from yarrow.session.secret_redaction import Redactor
 from yarrow.session.state import SessionState
 from yarrow.v1 import agent_pb2 as pb
 

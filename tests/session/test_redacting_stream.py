@@ -1,10 +1,17 @@
 """Split secrets: the redacted stream equals that of the whole text, and little is buffered."""
 
+from typing import get_args
+
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from yarrow.session.secret_redaction import RedactingStream, Redactor
+from yarrow.config.settings import CompactionSettings
+from yarrow.message import Block, Usage
+from yarrow.redaction.redactor import RECORD_FIELDS, Redactor
+from yarrow.redaction.stream import RedactingStream
+from yarrow.session.record import Record
 
 KEYS = ("sk-abcabcabd", "abcabca", "sk-abc\nsecond-line-of-it", "a/b c+d%e")
 TOKENS = (
@@ -59,3 +66,8 @@ def test_only_a_possible_start_of_a_secret_is_buffered(text: str) -> None:
 def test_text_without_secrets_is_unchanged(text: str) -> None:
     stream = RedactingStream(Redactor(()))
     assert (stream.feed(text), stream.flush()) == (text, "")
+
+
+def test_every_field_of_session_files_keeps_its_name() -> None:
+    known = (*get_args(Record), *get_args(Block), Usage, CompactionSettings)
+    assert {field.encode_name for one in known for field in msgspec.structs.fields(one)} <= RECORD_FIELDS

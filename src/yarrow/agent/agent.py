@@ -28,9 +28,9 @@ from yarrow.agent.user_requested_task import UserAction, run_user_tool
 from yarrow.errors import StorageError, YarrowError
 from yarrow.event.events import AgentEnd, AgentStart, AgentState, Body, EndReason, Notice, QueuedText
 from yarrow.message import Block, Message, ToolCall
+from yarrow.redaction.redactor import Redactor
 from yarrow.session.ids import new_id
 from yarrow.session.record import Change, Record
-from yarrow.session.secret_redaction import Redactor
 from yarrow.session.state import SessionState
 
 _logger = logging.getLogger("yarrow.agent")

@@ -17,8 +17,8 @@ from yarrow.event.events import AgentEnd, Body, Notice
 from yarrow.message import Block, Image, Message, Role, Text, ToolCall
 from yarrow.provider.base import CompletionRequest
 from yarrow.provider.factory import ProviderBuilder
+from yarrow.redaction.redactor import Redactor
 from yarrow.session.ids import new_id
-from yarrow.session.secret_redaction import Redactor
 from yarrow.tool.base import Done, Result, Tool, ToolFailed
 
 HOOK_SECONDS = 5.0

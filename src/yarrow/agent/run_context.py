@@ -15,8 +15,8 @@ from yarrow.config.settings import PermissionMode, RetrySettings
 from yarrow.event.events import AgentState, Body, CompactionReason, Notice, QueuedText
 from yarrow.message import Message, ThinkingLevel, ToolSpec
 from yarrow.provider.base import Provider, ProviderInfo
+from yarrow.redaction.redactor import NO_REDACTION, Redactor
 from yarrow.session.record import Header
-from yarrow.session.secret_redaction import NO_REDACTION, Redactor
 from yarrow.tool.base import ToolContext
 from yarrow.tool.registry import ToolRegistry
 

@@ -12,10 +12,11 @@ from yarrow.config.settings import ServiceSettings
 from yarrow.event.bus import Bus
 from yarrow.event.events import Body, MessageEnd, TextDelta, ThinkingDelta, ToolCallEvent, ToolDelta
 from yarrow.message import Block, Message, Role
+from yarrow.redaction.redactor import NO_REDACTION, Redactor
+from yarrow.redaction.stream import RedactingStream
 from yarrow.session.ids import format_timestamp
 from yarrow.session.open_session_log import Log
 from yarrow.session.record import Record
-from yarrow.session.secret_redaction import NO_REDACTION, RedactingStream, Redactor
 from yarrow.session.state import SessionState, fold_records
 
 DEFAULT_LIMITS = ServiceSettings()

@@ -15,7 +15,8 @@ from yarrow.agent.run_context import LoopPorts, RunResources
 from yarrow.errors import Code, RunError, YarrowError
 from yarrow.event.events import Notice, ToolDelta, ToolOutput
 from yarrow.message import Block, Message, Role, Text, ToolCall
-from yarrow.session.secret_redaction import RedactingStream, Redactor
+from yarrow.redaction.redactor import Redactor
+from yarrow.redaction.stream import RedactingStream
 from yarrow.tool.base import Done, Progress, Result, ToolFailed
 from yarrow.tool.registry import limit_result
 

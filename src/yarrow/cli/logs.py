@@ -58,7 +58,7 @@ class RedactingFormatter(logging.Formatter):
         from yarrow.config.settings import Settings
         from yarrow.policy.secret_names import secret_values
         from yarrow.provider.api_keys import list_known_keys
-        from yarrow.session.secret_redaction import Redactor
+        from yarrow.redaction.redactor import Redactor
 
         secrets = {*secret_values(self._environment), *list_known_keys(self.settings or Settings(), self._environment)}
         text = Redactor(secrets).redact_text(super().format(record))

@@ -8,8 +8,9 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from msgspec.structs import replace
 
+from yarrow.redaction.redactor import NO_REDACTION, Redactor
+from yarrow.redaction.stream import RedactingBytes
 from yarrow.service.service_dependencies import Dependencies
-from yarrow.session.secret_redaction import NO_REDACTION, RedactingBytes, Redactor
 from yarrow.tool.base import ToolContext
 
 M = TypeVar("M", bound=Message)

@@ -16,9 +16,9 @@ from google.protobuf.message import DecodeError
 from msgspec import Struct
 
 from yarrow.errors import Code, InvalidArgument, ProviderError, YarrowError
+from yarrow.redaction.redactor import Redactor
 from yarrow.service.response_redaction import redact_response
 from yarrow.session.ids import is_valid_id
-from yarrow.session.secret_redaction import Redactor
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceServicer, add_AgentServiceServicer_to_server
 from yarrow.wire.channel import Registrar

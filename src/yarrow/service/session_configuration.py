@@ -12,13 +12,13 @@ from yarrow.config.settings import CompactionSettings, PermissionMode, Settings
 from yarrow.config.settings_source import find_model_provider
 from yarrow.errors import InvalidArgument
 from yarrow.prompt.system_prompt import SessionFacts, build_system_prompt, read_prompt_sources
+from yarrow.redaction.redactor import Redactor
 from yarrow.service.loaded_session import LoadedSession
 from yarrow.service.provider_cache import ProviderCache
 from yarrow.service.request_fields import SessionOptions, parse_cwd, parse_name, parse_options
 from yarrow.service.service_dependencies import Dependencies
 from yarrow.session.ids import format_timestamp
 from yarrow.session.record import Change, Header
-from yarrow.session.secret_redaction import Redactor
 from yarrow.v1 import agent_pb2 as pb
 
 

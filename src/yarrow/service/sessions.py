@@ -27,6 +27,7 @@ from yarrow.service.tool_contexts import ToolContexts
 from yarrow.session.ids import is_valid_id, new_id
 from yarrow.session.memory_log import MemoryLog
 from yarrow.session.open_session_log import SessionLog
+from yarrow.session.record import redact_header
 from yarrow.session.state import SessionState, fold_records
 from yarrow.tool.base import ToolContext
 from yarrow.v1 import agent_pb2 as pb
@@ -228,7 +229,7 @@ class Sessions:
 
     async def _create(self, session_id: str, plan: SessionPlan) -> LoadedSession:
         header, warnings = await make_header(session_id, plan, self._dependencies)
-        header = self.redactors.for_keys().redact_header(header)
+        header = redact_header(header, self.redactors.for_keys())
         async with self._cache.reserve_slot():
             log = MemoryLog(session_id) if plan.ephemeral else await self._dependencies.manager.create(header)
             entry = await self._register(log, SessionState(header), warnings)

@@ -8,10 +8,12 @@ from typing import Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from yarrow.config.settings import CompactionSettings, PermissionMode
 from yarrow.event.events import Answer, AnsweredBy
 from yarrow.message import Block, Message, ThinkingLevel, Usage
+from yarrow.redaction.redactor import Redactor
 
 VERSION = 1
 """Version of the file format; a reader accepts any version and salvages what it understands."""
@@ -45,6 +47,12 @@ class Header(Struct, frozen=True, rename="camel", kw_only=True, tag="header", ta
     created_at: str
     updated_at: str
     """Time of creation; the current value is the time of the last record."""
+
+
+def redact_header(header: Header, redactor: Redactor) -> Header:
+    """Return a header with secrets replaced, except in ids and paths, which would be broken."""
+    name, prompt = redactor.redact_text(header.name), redactor.redact_text(header.system_prompt)
+    return replace(header, name=name, system_prompt=prompt)
 
 
 class Change(Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True, tag="change", tag_field="kind"):

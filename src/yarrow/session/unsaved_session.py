@@ -12,10 +12,10 @@ from msgspec import Raw, Struct
 
 from yarrow.errors import StorageError
 from yarrow.message import Message
+from yarrow.redaction.redactor import NO_REDACTION, Redactor
 from yarrow.session.blobs import read_blob
 from yarrow.session.line import UnknownRecord, encode_line, ensure_sealed, read_lines, seal
-from yarrow.session.record import Header, Record
-from yarrow.session.secret_redaction import NO_REDACTION, Redactor
+from yarrow.session.record import Header, Record, redact_header
 from yarrow.session.session_file_reader import MAX_HEAD_LINES, StoredRecord
 
 
@@ -64,7 +64,7 @@ class SessionDraft(Struct, frozen=True):
 
         Reads the header of the continued file and raises `OSError`.
         """
-        header = redactor.redact_header(self.header)
+        header = redact_header(self.header, redactor)
         if self.origin is not None:
             with self.origin.open("rb") as stream:
                 for line in islice(read_lines(stream), MAX_HEAD_LINES):

@@ -8,6 +8,7 @@ from typing import Any, assert_never, cast
 import msgspec
 
 from yarrow.message import Block, Image, Message, Opaque, Text, Thinking, ToolCall, Usage
+from yarrow.redaction.redactor import Redactor
 from yarrow.session.html.highlighter import CodeHighlighter, render_diff, render_plain
 from yarrow.session.html.markdown import MarkdownRenderer
 from yarrow.session.html.markup import (
@@ -21,7 +22,6 @@ from yarrow.session.html.markup import (
     shorten,
     void_element,
 )
-from yarrow.session.secret_redaction import Redactor
 
 MAX_OPEN_LINES = 12
 """Maximum lines of an output shown expanded."""

@@ -6,6 +6,7 @@ from msgspec import UNSET
 from msgspec.structs import asdict
 
 from yarrow.message import Message, Role, StopReason, ToolCall
+from yarrow.redaction.redactor import Redactor
 from yarrow.session.html.blocks import BlockRenderer, format_tokens, render_note
 from yarrow.session.html.markup import (
     Html,
@@ -29,7 +30,6 @@ from yarrow.session.record import (
     Record,
     Undelivered,
 )
-from yarrow.session.secret_redaction import Redactor
 from yarrow.session.state import summarize_tool_call
 
 UNMARKED_STOP_REASONS = (None, StopReason.END_TURN, StopReason.TOOL_USE)

@@ -11,11 +11,11 @@ from markupsafe import Markup
 from msgspec import Struct
 
 from yarrow.message import Message, Role, Usage
+from yarrow.redaction.redactor import Redactor
 from yarrow.session.html.blocks import format_tokens
 from yarrow.session.html.conversation import ConversationRenderer
 from yarrow.session.html.markup import Html, element, escape, format_size, reveal_controls, shorten, time_element
 from yarrow.session.record import Header
-from yarrow.session.secret_redaction import Redactor
 from yarrow.session.session_file_reader import SessionHead, StoredSession, make_title
 from yarrow.session.state import SessionState, fold_records
 

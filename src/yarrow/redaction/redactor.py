@@ -1,18 +1,12 @@
-"""Redaction of known secrets in text, values and streams."""
+"""Redactor of known secrets in text, JSON and values."""
 
 import re
 from collections.abc import Collection, Iterator
-from functools import cache
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
-
-from yarrow.config.settings import CompactionSettings
-from yarrow.message import Block, Usage
-from yarrow.session.record import Header, Record
 
 S = TypeVar("S", bound=Struct)
 
@@ -24,13 +18,15 @@ ENUM_FIELDS = frozenset({"kind", "role", "type", "mode", "reason", "stopReason",
 
 _NEEDLESS_ESCAPE = re.compile(r"\\[u/]")
 """Escapes for a letter or a slash, at any depth."""
-
-
-@cache
-def _known_fields() -> frozenset[str]:
-    """Return the names of all fields of the file format."""
-    known = (*get_args(Record), *get_args(Block), Usage, CompactionSettings)
-    return ENUM_FIELDS.union(field.encode_name for each in known for field in msgspec.structs.fields(each))
+RECORD_FIELDS = ENUM_FIELDS | {
+    "answer", "arguments", "blob", "by", "cacheRead", "cacheWrite", "compaction", "content", "createdAt", "cwd",
+    "data", "diff", "dryRun", "enabled", "firstKeptMessageId", "forkedFrom", "id", "importedFrom", "incomplete",
+    "input", "invalidArguments", "isError", "keepRecentTokens", "mergedFrom", "model", "modifiedFiles", "name",
+    "opaque", "output", "parentId", "parentMessageIndex", "permissions", "provider", "readFiles", "rebasedFrom",
+    "reserveTokens", "splitTurn", "summary", "systemPrompt", "text", "timestamp", "tokensAfter", "tokensBefore",
+    "tool", "toolCallId", "toolName", "tools", "typed", "updatedAt", "usage", "version",
+}  # fmt: skip
+"""Names of all fields of session files, which stay as they are even if a secret has the same text."""
 
 
 class Redactor:
@@ -117,18 +113,13 @@ class Redactor:
         changed = self.redact_value(plain)
         return value if changed is plain else msgspec.convert(changed, type(value))
 
-    def redact_header(self, header: Header) -> Header:
-        """Return a header with secrets replaced, except in ids and paths, which would be broken."""
-        name, prompt = self.redact_text(header.name), self.redact_text(header.system_prompt)
-        return replace(header, name=name, system_prompt=prompt)
-
     def _redact_items(self, value: list[Any] | tuple[Any, ...]) -> list[Any] | tuple[Any, ...]:
         changed = [self.redact_value(item) for item in value]
         return value if all(map(_is_same, value, changed)) else changed
 
     def _redact_object(self, value: dict[str, Any]) -> dict[str, Any]:
         changed = {
-            name if name in _known_fields() else self.redact_text(name): self._redact_field(name, item)
+            name if name in RECORD_FIELDS else self.redact_text(name): self._redact_field(name, item)
             for name, item in value.items()
         }
         if changed.keys() == value.keys() and all(map(_is_same, value.values(), changed.values())):
@@ -181,66 +172,3 @@ def _list_spellings(secret: str) -> Iterator[str]:
 
 NO_REDACTION = Redactor(())
 """Redactor that changes nothing."""
-
-
-class RedactingStream:
-    """Redacts one text that arrives in pieces; the output equals `Redactor.redact_text` of the whole text.
-
-    Holds back only the longest suffix that may start a secret: fewer characters than the longest secret has.
-    """
-
-    def __init__(self, redactor: Redactor) -> None:
-        self._redactor = redactor
-        self._spellings = redactor.spellings
-        self._first_characters = frozenset(spelling[0] for spelling in redactor.spellings)
-        self._max_length = len(redactor.spellings[0]) if redactor.spellings else 0
-        self._held = ""
-
-    def feed(self, piece: str) -> str:
-        """Add a piece; return the text that can be emitted now, possibly empty."""
-        text = self._held + piece
-        if not self._redactor.has_secret(text):
-            start = self._find_partial(text, 0)
-            self._held = text[start:]
-            return text[:start]
-        told: list[str] = []
-        at = 0
-        while True:
-            start = self._find_partial(text, at)
-            found = self._redactor.find_secret(text, at)
-            # An earlier match cannot change any more: otherwise its start would have been held back.
-            if found is None or found[0] >= start:
-                break
-            told += (text[at : found[0]], REDACTED)
-            at = found[1]
-        self._held = text[start:]
-        return "".join((*told, text[at:start]))
-
-    def flush(self) -> str:
-        """Return the held-back text at the end of the stream."""
-        held, self._held = self._held, ""
-        return self._redactor.redact_text(held)
-
-    def _find_partial(self, text: str, at: int) -> int:
-        """Return the start of the longest suffix that may start a secret; the text's length if there is none."""
-        for place in range(max(at, len(text) - self._max_length + 1), len(text)):
-            if text[place] in self._first_characters:
-                end = text[place:]
-                if any(len(spelling) > len(end) and spelling.startswith(end) for spelling in self._spellings):
-                    return place
-        return len(text)
-
-
-class RedactingBytes:
-    """Redacts one stream of bytes; everything else passes through unchanged."""
-
-    def __init__(self, redactor: Redactor) -> None:
-        self._stream = RedactingStream(redactor.for_bytes())
-
-    def feed(self, piece: bytes) -> bytes:
-        """Add a piece; return the bytes that can be emitted now, possibly empty."""
-        return self._stream.feed(piece.decode("latin-1")).encode("latin-1")
-
-    def flush(self) -> bytes:
-        """Return the held-back bytes at the end of the stream."""
-        return self._stream.flush().encode("latin-1")

@@ -1,0 +1,1 @@
+"""Redaction of secrets, for everything that is stored, shown or sent."""
