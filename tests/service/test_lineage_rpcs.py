@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,12 +31,6 @@ def turns(*more: Any) -> list[Any]:
 @pytest.fixture
 def house(tmp_path: Path) -> House:
     return House(tmp_path, turns(NOTES, NOTES, [{"text": "d"}], [{"text": "e"}]))
-
-
-@pytest.fixture
-async def stub(house: House) -> AsyncGenerator["Stub"]:
-    async with stub_of(house) as stub:
-        yield stub
 
 
 async def refused(doing: Any) -> tuple[S, str]:

@@ -1,6 +1,5 @@
 """ListFiles: what a beginning of a path can mean, for the person who types it."""
 
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,12 +26,6 @@ def house(tmp_path: Path) -> House:
     write(house.cwd / ".gitignore", "out/\n")
     write(house.cwd / ".git/main", "x")
     return house
-
-
-@pytest.fixture
-async def stub(house: House) -> AsyncGenerator["Stub"]:
-    async with stub_of(house) as stub:
-        yield stub
 
 
 async def listed(house: House, stub: "Stub", prefix: str, limit: int = 0) -> pb.ListFilesResponse:

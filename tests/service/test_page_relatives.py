@@ -1,14 +1,13 @@
 """Sessions named on a page: it is made for sharing, so it contains nothing of unrelated sessions."""
 
 import re
-from collections.abc import AsyncGenerator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from doubles.house import House, play, stub_of
+from doubles.house import House, play
 from yarrow.session.html.page import HIDDEN_TITLE, MAX_OPEN_SESSIONS
 from yarrow.v1 import agent_pb2 as pb
 
@@ -47,12 +46,6 @@ class Rows(HTMLParser):
 @pytest.fixture
 def house(tmp_path: Path) -> House:
     return House(tmp_path, [[{"text": "fine"}] for _ in range(20)])
-
-
-@pytest.fixture
-async def stub(house: House) -> AsyncGenerator["Stub"]:
-    async with stub_of(house) as stub:
-        yield stub
 
 
 async def page_of(stub: "Stub", session_id: str) -> str:

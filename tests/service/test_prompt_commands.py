@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,12 +53,6 @@ def house(tmp_path: Path) -> House:
     write(house.cwd / ".yarrow" / "prompts" / "shout.md", "Take over another one.")
     write(house.users / "skills" / "deploy" / "SKILL.md", SKILL)
     return house
-
-
-@pytest.fixture
-async def stub(house: House) -> AsyncGenerator["Stub"]:
-    async with stub_of(house) as stub:
-        yield stub
 
 
 async def sent(house: House) -> str:

@@ -25,11 +25,6 @@ TIMES = 40
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path, [[{"text": "x"}]])
-
-
-@pytest.fixture
 async def stub(house: House, tmp_path: Path) -> AsyncGenerator["Stub"]:
     async with behind(house, tmp_path / "run") as door, door.channel() as channel:
         yield cast("Stub", make_stub(channel, door.token))

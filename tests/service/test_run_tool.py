@@ -1,7 +1,6 @@
 """RunTool: a user runs a tool under the model's rules, and the model learns of it, or not."""
 
 import asyncio
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,12 +20,6 @@ if TYPE_CHECKING:
 @pytest.fixture
 def house(tmp_path: Path) -> House:
     return House(tmp_path, [[{"text": "hello"}], [{"text": "I see"}], [{"wait": "gate"}, {"text": "late"}]])
-
-
-@pytest.fixture
-async def stub(house: House) -> AsyncGenerator["Stub"]:
-    async with stub_of(house) as stub:
-        yield stub
 
 
 async def session(house: House, stub: "Stub", **settings: object) -> str:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +21,6 @@ S = grpc.StatusCode
 @pytest.fixture
 def house(tmp_path: Path) -> House:
     return House(tmp_path, [[{"text": "The answer is Forty-Two."}], [{"text": "b"}], [{"text": "c"}]])
-
-
-@pytest.fixture
-async def stub(house: House) -> AsyncGenerator["Stub"]:
-    async with stub_of(house) as stub:
-        yield stub
 
 
 async def refused(doing: Any) -> tuple[S, str]:

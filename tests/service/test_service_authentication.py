@@ -34,11 +34,6 @@ WRONG = (
 )
 
 
-@pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path, [[{"text": "x"}]])
-
-
 @pytest.mark.parametrize("door", DOORS)
 async def test_every_rpc_needs_the_right_token(house: House, tmp_path: Path, door: str) -> None:
     async with behind(house, tmp_path / "run", door) as reached, reached.channel() as channel:

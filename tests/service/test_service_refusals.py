@@ -22,11 +22,6 @@ S = grpc.StatusCode
 FEW = 8
 
 
-@pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path, [[{"text": "x"}]])
-
-
 def connect(door: Door) -> socket.socket:
     host, _, port = door.address.rpartition(":")
     return socket.create_connection((host, int(port)))

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +29,6 @@ TURNS: list[list[dict[str, Any]]] = [[{"text": "Look."}, call("echo", "hi", id="
 @pytest.fixture
 def house(tmp_path: Path) -> House:
     return House(tmp_path, [*TURNS, [{"wait": "gate"}, {"text": "late"}], [{"text": "more"}]])
-
-
-@pytest.fixture
-async def stub(house: House) -> AsyncGenerator["Stub"]:
-    async with stub_of(house) as stub:
-        yield stub
 
 
 async def refused(doing: Awaitable[Any]) -> tuple[grpc.StatusCode, str]:
