@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from doubles.conversation import assistant, calls, result, user
 from yarrow.message import (
     Block,
     Image,
@@ -49,24 +49,6 @@ WIRE = Path(__file__).parents[1] / "fixtures" / "wire"
 HERE = Target("here", "m")
 BLIND = Target("here", "m", takes_image=lambda _: False)
 PNG = Image("image/png", "iVBORw0KGgo=")
-_numbers = count()
-
-
-def user(*blocks: Block | str, **more: Any) -> Message:
-    return said(Role.USER, *blocks, **more)
-
-
-def assistant(*blocks: Block | str, **more: Any) -> Message:
-    return said(Role.ASSISTANT, *blocks, **({"provider": "here", "model": "m"} | more))
-
-
-def result(call_id: str, *blocks: Block | str, **more: Any) -> Message:
-    return said(Role.TOOL, *blocks, tool_call_id=call_id, **more)
-
-
-def said(role: Role, *blocks: Block | str, **more: Any) -> Message:
-    content = tuple(Text(block) if isinstance(block, str) else block for block in blocks)
-    return Message(id=f"m{next(_numbers)}", role=role, content=content, timestamp="2026-01-01T00:00:00.000Z", **more)
 
 
 def sent(*messages: Message, target: Target = HERE, system: str = "") -> list[dict[str, Any]]:
@@ -74,10 +56,6 @@ def sent(*messages: Message, target: Target = HERE, system: str = "") -> list[di
     body = encode_chat_request(request, target, fields={}, extra={})
     assert violations(body) == []
     return body["messages"]
-
-
-def calls(*ids: str) -> list[Block]:
-    return [ToolCall(call_id, "bash", '{"command":"ls"}') for call_id in ids]
 
 
 def wire_call(call_id: str, name: str = "bash", arguments: str = '{"command":"ls"}') -> dict[str, Any]:

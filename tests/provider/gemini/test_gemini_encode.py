@@ -4,7 +4,6 @@ import asyncio
 import json
 from copy import deepcopy
 from functools import cache
-from itertools import count
 from typing import Any, cast
 
 import httpx2
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from doubles.conversation import calls, result, said, user
 from doubles.gemini_rules import violations
 from yarrow.config.settings import ProviderSettings
 from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ThinkingLevel, ToolCall, ToolSpec
@@ -40,7 +40,6 @@ HERE = Target("here", MODEL)
 PNG = Image("image/png", "iVBORw0KGgo=")
 UNSIGNED = "skip_thought_signature_validator"
 READ = ToolSpec("read", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}})
-_numbers = count()
 
 
 @cache
@@ -84,25 +83,8 @@ def sent(*messages: Message, **more: Any) -> list[list[dict[str, Any]]]:
     return [content["parts"] for content in body(*messages, **more)["contents"]]
 
 
-def said(role: Role, *blocks: Block | str, **more: Any) -> Message:
-    content = tuple(Text(block) if isinstance(block, str) else block for block in blocks)
-    return Message(id=f"m{next(_numbers)}", role=role, content=content, timestamp="", **more)
-
-
-def user(*blocks: Block | str, **more: Any) -> Message:
-    return said(Role.USER, *blocks, **more)
-
-
 def assistant(*blocks: Block | str, **more: Any) -> Message:
     return said(Role.ASSISTANT, *blocks, **({"provider": "here", "model": MODEL} | more))
-
-
-def result(call_id: str, *blocks: Block | str, **more: Any) -> Message:
-    return said(Role.TOOL, *blocks, tool_call_id=call_id, **more)
-
-
-def calls(*ids: str) -> list[Block]:
-    return [ToolCall(call_id, "bash", '{"command":"ls"}') for call_id in ids]
 
 
 def wire_call(name: str = "bash", signature: str = "", **more: Any) -> dict[str, Any]:

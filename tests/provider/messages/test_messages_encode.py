@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from doubles.conversation import assistant, calls, result, user
 from doubles.messages_rules import violations
 from yarrow.config.settings import ProviderSettings
 from yarrow.message import (
@@ -54,28 +54,6 @@ PNG = Image("image/png", "iVBORw0KGgo=")
 READ = ToolSpec("read", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}})
 SIGNED = Thinking("hm", '{"signature":"S1"}')
 ADAPTIVE = infer_capabilities("claude-opus-4-8")
-_numbers = count()
-
-
-def said(role: Role, *blocks: Block | str, **more: Any) -> Message:
-    content = tuple(Text(block) if isinstance(block, str) else block for block in blocks)
-    return Message(id=f"m{next(_numbers)}", role=role, content=content, timestamp="2026-01-01T00:00:00.000Z", **more)
-
-
-def user(*blocks: Block | str, **more: Any) -> Message:
-    return said(Role.USER, *blocks, **more)
-
-
-def assistant(*blocks: Block | str, **more: Any) -> Message:
-    return said(Role.ASSISTANT, *blocks, **({"provider": "here", "model": "m"} | more))
-
-
-def result(call_id: str, *blocks: Block | str, **more: Any) -> Message:
-    return said(Role.TOOL, *blocks, tool_call_id=call_id, **more)
-
-
-def calls(*ids: str) -> list[Block]:
-    return [ToolCall(call_id, "bash", '{"command":"ls"}') for call_id in ids]
 
 
 def body_of(

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from doubles.conversation import assistant, result, user
 from doubles.ollama_rules import violations
 from yarrow.config.settings import ProviderSettings
 from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ThinkingLevel, ToolCall, ToolSpec
@@ -21,23 +22,6 @@ ABLE = OllamaCapabilities(8192, images=True, thinking="switch")
 STYLES: tuple[ThinkingStyle, ...] = ("none", "switch", "level", "unknown")
 READ = ToolSpec("read", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}})
 PNG = Image("image/png", "iVBORw0KGgo=")
-
-
-def said(role: Role, *blocks: Block | str, **more: Any) -> Message:
-    content = tuple(Text(block) if isinstance(block, str) else block for block in blocks)
-    return Message(id="m", role=role, content=content, timestamp="", **more)
-
-
-def user(*blocks: Block | str) -> Message:
-    return said(Role.USER, *blocks)
-
-
-def assistant(*blocks: Block | str, provider: str = "here", model: str = "m") -> Message:
-    return said(Role.ASSISTANT, *blocks, provider=provider, model=model)
-
-
-def result(call_id: str, *blocks: Block | str, **more: Any) -> Message:
-    return said(Role.TOOL, *blocks, tool_call_id=call_id, **more)
 
 
 def body(
