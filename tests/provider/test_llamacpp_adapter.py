@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from doubles.chat_server import DONE, ChatServer, Reply, chunk, finish, page, says
+from doubles.completions import send
+from doubles.conversation import user
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Image, Message, Role, Text, ThinkingLevel, ToolCall, Usage
-from yarrow.provider.base import CompletionRequest, ModelEntry, ProviderEvent, UsagePiece
+from yarrow.provider.base import ModelEntry, UsagePiece
 from yarrow.provider.history_repair import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.llamacpp.adapter import MAX_LOADING_SECONDS, LlamaCppProvider, LoadWait
@@ -28,15 +30,6 @@ MODELS = page({"data": [{"id": "first.gguf", "meta": {"n_ctx_train": 131072}}, {
 def provider_for(root: str, model: str = "m", **settings: Any) -> LlamaCppProvider:
     configured = ProviderSettings(base_url=root, **settings)
     return LlamaCppProvider("llamacpp", model, settings=configured, key="", http=HttpClient())
-
-
-def user(*content: Text | Image) -> Message:
-    return Message(id="u", role=Role.USER, content=content, timestamp="")
-
-
-async def send(provider: LlamaCppProvider, *messages: Message, **more: Any) -> list[ProviderEvent]:
-    messages = messages or (user(Text("hi")),)
-    return [event async for event in provider.stream(CompletionRequest(model="m", messages=messages, **more))]
 
 
 class Sleeps:

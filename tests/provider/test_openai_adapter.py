@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from doubles.chat_server import ChatServer, page, says
+from doubles.completions import send
+from doubles.conversation import user
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Image, Message, Role, Text, Thinking, ThinkingLevel, ToolCall
@@ -26,15 +28,6 @@ PNG = Image("image/png", "iVBORw0KGgo=")
 def provider_for(server: ChatServer, model: str = "m", **settings: Any) -> OpenAiProvider:
     configured = ProviderSettings(base_url=server.root, **settings)
     return OpenAiProvider("acme", model, settings=configured, key="", http=HttpClient())
-
-
-def user(*content: Text | Image) -> Message:
-    return Message(id="u", role=Role.USER, content=content, timestamp="")
-
-
-async def send(provider: OpenAiProvider, *messages: Message, **more: Any) -> None:
-    async for _ in provider.stream(CompletionRequest(model="m", messages=messages, **more)):
-        pass
 
 
 # -- where ---------------------------------------------------------------------------------------------------------

@@ -4,11 +4,13 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from doubles.chat_server import DONE, ChatServer, Reply, chunk, event, finish, page, says, usage
+from doubles.completions import KEY, fails, prompt, stream
+from doubles.conversation import user
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Message, Opaque, Role, StopReason, Text, Thinking, ToolCall, ToolSpec, Usage
@@ -19,7 +21,6 @@ from yarrow.provider.base import (
     ListsModels,
     ModelEntry,
     Provider,
-    ProviderEvent,
     StopPiece,
     StreamOptions,
     TextPiece,
@@ -31,7 +32,6 @@ from yarrow.provider.llamacpp.adapter import LlamaCppProvider
 from yarrow.provider.openai.adapter import OpenAiProvider
 
 ADAPTERS: dict[str, Callable[..., Provider]] = {"openai": OpenAiProvider, "llamacpp": LlamaCppProvider}
-KEY = "sk-very-secret"
 
 
 class Pair(NamedTuple):
@@ -48,34 +48,6 @@ async def pair(request: pytest.FixtureRequest) -> AsyncGenerator[Pair]:
         provider = ADAPTERS[request.param]("acme", "m", settings=settings, key=KEY, http=HttpClient())
         yield Pair(provider, server)
         await provider.close()
-
-
-def user(text: str) -> Message:
-    return Message(id="u", role=Role.USER, content=(Text(text),), timestamp="")
-
-
-def prompt(text: str = "hi", **more: Any) -> CompletionRequest:
-    return CompletionRequest(model="m", messages=(user(text),), **more)
-
-
-async def stream(provider: Provider, request: CompletionRequest | None = None) -> list[ProviderEvent]:
-    return [event async for event in provider.stream(request or prompt())]
-
-
-async def fails(
-    provider: Provider, request: CompletionRequest | None = None
-) -> tuple[list[ProviderEvent], ProviderError]:
-    """The events before a failure, and the failure."""
-    events: list[ProviderEvent] = []
-    try:
-        async for one in provider.stream(request or prompt()):
-            events.append(one)  # noqa: PERF401 - a comprehension would lose them with the failure
-    except ProviderError as failure:
-        error = failure
-    else:
-        raise AssertionError(f"no failure after {events}")
-    assert KEY not in str(error)
-    return events, error
 
 
 READ = ToolSpec("read", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from doubles.completions import send
+from doubles.conversation import assistant, user
 from yarrow.errors import Code, ConfigError, ProviderError
-from yarrow.message import Image, Message, Role, StopReason, Text, ToolCall, ToolSpec, Usage
+from yarrow.message import Image, Message, Role, StopReason, ToolCall, ToolSpec, Usage
 from yarrow.provider.base import (
     CallPiece,
     CompletionRequest,
     ModelEntry,
-    ProviderEvent,
     StopPiece,
     TextPiece,
     ThinkingPiece,
@@ -22,21 +23,8 @@ from yarrow.provider.base import (
 from yarrow.provider.scripted import SCRIPT_ENDED, ScriptedProvider, ScriptInfo, load_script, make_script, parse_script
 
 
-def user(text: str = "hi") -> Message:
-    return Message(id="u", role=Role.USER, content=(Text(text),), timestamp="")
-
-
-def assistant(text: str) -> Message:
-    return Message(id="a", role=Role.ASSISTANT, content=(Text(text),), timestamp="")
-
-
 def playing(*turns: list[dict[str, Any]], **more: Any) -> ScriptedProvider:
     return ScriptedProvider("scripted", "m", script=make_script(turns), **more)
-
-
-async def play(provider: ScriptedProvider, *messages: Message, **more: Any) -> list[ProviderEvent]:
-    request = CompletionRequest(model="m", messages=messages or (user(),), **more)
-    return [event async for event in provider.stream(request)]
 
 
 async def test_every_step() -> None:
@@ -50,7 +38,7 @@ async def test_every_step() -> None:
         {"call": {"name": "read", "arguments": '{"path": 1}', "id": "c3"}},
         {"usage": {"input": 5, "output": 6, "cacheRead": 7}},
     ]
-    assert await play(playing(turn)) == [
+    assert await send(playing(turn)) == [
         ThinkingPiece("hm"),
         TextPiece("Let me see."),
         CallPiece(ToolCall("c1", "read", '{"path":"x"}')),
@@ -62,7 +50,7 @@ async def test_every_step() -> None:
 
 
 async def test_calls_without_an_id_get_different_ones() -> None:
-    events = await play(playing([{"call": {"name": "a"}}, {"call": {"name": "b"}}]))
+    events = await send(playing([{"call": {"name": "a"}}, {"call": {"name": "b"}}]))
     first, second = [event.call for event in events if isinstance(event, CallPiece)]
     assert (first.arguments, second.arguments) == ("{}", "{}")
     assert first.id
@@ -70,7 +58,7 @@ async def test_calls_without_an_id_get_different_ones() -> None:
 
 
 async def test_a_stop_step_ends_the_turn() -> None:
-    assert await play(playing([{"text": "a"}, {"stop": "max_tokens"}, {"text": "b"}])) == [
+    assert await send(playing([{"text": "a"}, {"stop": "max_tokens"}, {"text": "b"}])) == [
         TextPiece("a"),
         StopPiece(StopReason.MAX_TOKENS),
     ]
@@ -80,7 +68,7 @@ async def test_an_error_step_ends_the_turn_and_the_next_turn_follows() -> None:
     error = {"code": "CONTEXT_OVERFLOW", "message": "full", "retryable": True, "context_window": 9, "retry_after": 2}
     provider = playing([{"text": "a"}, {"error": error}], [{"text": "b"}])
     with pytest.raises(ProviderError, match="full") as caught:
-        await play(provider)
+        await send(provider)
     failed = caught.value
     assert (failed.code, failed.retryable, failed.context_window, failed.retry_after) == (
         Code.CONTEXT_OVERFLOW,
@@ -88,23 +76,23 @@ async def test_an_error_step_ends_the_turn_and_the_next_turn_follows() -> None:
         9,
         2,
     )
-    assert await play(provider) == [TextPiece("b"), StopPiece(StopReason.END_TURN)]
-    assert await play(provider) == [TextPiece(SCRIPT_ENDED), StopPiece(StopReason.END_TURN)]
+    assert await send(provider) == [TextPiece("b"), StopPiece(StopReason.END_TURN)]
+    assert await send(provider) == [TextPiece(SCRIPT_ENDED), StopPiece(StopReason.END_TURN)]
 
 
 async def test_a_resumed_session_continues_the_script() -> None:
     turns = [[{"text": "one"}], [{"text": "two"}], [{"text": "three"}]]
     provider = playing(*turns)
-    history = (user(), assistant("one"), user())
-    assert (await play(provider, *history))[0] == TextPiece("two")
-    assert (await play(provider, user()))[0] == TextPiece("three")
+    history = (user("hi"), assistant("one"), user("hi"))
+    assert (await send(provider, *history))[0] == TextPiece("two")
+    assert (await send(provider, user("hi")))[0] == TextPiece("three")
     assert len(provider.requests) == 2
 
 
 async def test_a_wait_step_pauses_the_turn() -> None:
     gate = asyncio.Event()
     provider = playing([{"text": "a"}, {"wait": "go"}, {"text": "b"}], gates={"go": gate})
-    events = provider.stream(CompletionRequest(model="m", messages=(user(),)))
+    events = provider.stream(CompletionRequest(model="m", messages=(user("hi"),)))
     assert await anext(events) == TextPiece("a")
     held = asyncio.ensure_future(anext(events))
     await asyncio.sleep(0)
@@ -120,11 +108,11 @@ TOOL = ToolSpec("read", "Reads.", {"type": "object"})
 @pytest.mark.parametrize(
     ("request_", "complaint"),
     [
-        (CompletionRequest(model="", messages=(user(),)), "model"),
-        (CompletionRequest(model="m", messages=(user(),), tools=(TOOL, TOOL)), "second tool"),
-        (CompletionRequest(model="m", messages=(user(),), tools=(ToolSpec("a b", "", {}),)), r"tools\[0\]"),
-        (CompletionRequest(model="m", messages=(user(),), temperature=3.0), "temperature"),
-        (CompletionRequest(model="m", messages=(user(),), max_tokens=-1), "max_tokens"),
+        (CompletionRequest(model="", messages=(user("hi"),)), "model"),
+        (CompletionRequest(model="m", messages=(user("hi"),), tools=(TOOL, TOOL)), "second tool"),
+        (CompletionRequest(model="m", messages=(user("hi"),), tools=(ToolSpec("a b", "", {}),)), r"tools\[0\]"),
+        (CompletionRequest(model="m", messages=(user("hi"),), temperature=3.0), "temperature"),
+        (CompletionRequest(model="m", messages=(user("hi"),), max_tokens=-1), "max_tokens"),
     ],
 )
 async def test_an_invalid_request_is_rejected(request_: CompletionRequest, complaint: str) -> None:
@@ -133,12 +121,12 @@ async def test_an_invalid_request_is_rejected(request_: CompletionRequest, compl
         await anext(provider.stream(request_))
     assert caught.value.code is Code.INVALID_REQUEST
     assert provider.requests == [request_]
-    assert (await play(provider))[0] == TextPiece("first")
+    assert (await send(provider))[0] == TextPiece("first")
 
 
 async def test_a_request_that_fails_an_expectation_is_rejected() -> None:
     with pytest.raises(ProviderError, match=r"'bye'.*'hi'") as caught:
-        await play(playing([{"expect": {"contains": "bye"}}]))
+        await send(playing([{"expect": {"contains": "bye"}}]))
     assert caught.value.code is Code.INVALID_REQUEST
 
 
@@ -151,7 +139,7 @@ async def test_capabilities_set_by_the_script(sees: bool) -> None:
     assert (info.has_tool_call, info.has_images) == (False, sees)
     assert await provider.list_models() == [ModelEntry("scripted", 4096)]
     picture = Message(id="u", role=Role.USER, content=(Image("image/png", "AAAA"),), timestamp="")
-    assert await play(provider, picture)
+    assert await send(provider, picture)
     await provider.close()
 
 

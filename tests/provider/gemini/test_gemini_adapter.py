@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from doubles.chat_server import Reply, page
+from doubles.completions import GOOGLE_KEY, fails, prompt, stream
+from doubles.conversation import user
 from doubles.gemini_server import GeminiServer, call, chunk, refusal, says, text
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
@@ -25,7 +27,6 @@ from yarrow.provider.base import (
     ListsModels,
     ModelEntry,
     OpaquePiece,
-    Provider,
     ProviderEvent,
     StopPiece,
     StreamOptions,
@@ -40,7 +41,6 @@ from yarrow.provider.http.client import HttpClient
 WIRE = Path(__file__).parents[2] / "fixtures/wire"
 CAPTURES = sorted((WIRE / "gemini-style").glob("*.sse"))
 ERRORS: list[dict[str, Any]] = json.loads((WIRE / "http-errors.json").read_text("utf-8"))
-KEY = "AIza-very-secret"
 PNG = Image("image/png", "iVBORw0KGgo=")
 READ = ToolSpec("read", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
 
@@ -52,44 +52,15 @@ def provider_for(server: GeminiServer, model: str = "m", *, key: str = "", **set
 
 @pytest.fixture
 async def server() -> AsyncGenerator[GeminiServer]:
-    async with GeminiServer(key=KEY) as running:
+    async with GeminiServer(key=GOOGLE_KEY) as running:
         yield running
 
 
 @pytest.fixture
 async def provider(server: GeminiServer) -> AsyncGenerator[GeminiProvider]:
-    made = provider_for(server, key=KEY)
+    made = provider_for(server, key=GOOGLE_KEY)
     yield made
     await made.close()
-
-
-def user(*content: Text | Image | str) -> Message:
-    blocks = tuple(Text(block) if isinstance(block, str) else block for block in content)
-    return Message(id="u", role=Role.USER, content=blocks, timestamp="")
-
-
-def prompt(*messages: Message, **more: Any) -> CompletionRequest:
-    return CompletionRequest(model="m", messages=messages or (user("hi"),), **more)
-
-
-async def stream(provider: Provider, request: CompletionRequest | None = None) -> list[ProviderEvent]:
-    return [event async for event in provider.stream(request or prompt())]
-
-
-async def fails(
-    provider: Provider, request: CompletionRequest | None = None
-) -> tuple[list[ProviderEvent], ProviderError]:
-    """The events before a failure, and the failure."""
-    events: list[ProviderEvent] = []
-    try:
-        async for one in provider.stream(request or prompt()):
-            events.append(one)  # noqa: PERF401 - a comprehension would lose them with the failure
-    except ProviderError as failure:
-        error = failure
-    else:
-        raise AssertionError(f"no failure after {events}")
-    assert KEY not in str(error)
-    return events, error
 
 
 # -- captures ------------------------------------------------------------------------------------------------------
@@ -227,7 +198,7 @@ async def test_settings_and_the_configured_body(server: GeminiServer) -> None:
     server.replies = [says("x")]
     extra = {"generationConfig": {"topK": 5}}
     provider = provider_for(
-        server, key=KEY, max_tokens=77, temperature=9.0, extra_body=extra, headers={"X-Title": "yarrow"}
+        server, key=GOOGLE_KEY, max_tokens=77, temperature=9.0, extra_body=extra, headers={"X-Title": "yarrow"}
     )
     await stream(provider)
     await provider.close()
@@ -236,8 +207,8 @@ async def test_settings_and_the_configured_body(server: GeminiServer) -> None:
 
 
 async def test_an_environment_key_is_not_sent_to_other_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GOOGLE_API_KEY", KEY)
-    monkeypatch.setenv("GEMINI_API_KEY", KEY)
+    monkeypatch.setenv("GOOGLE_API_KEY", GOOGLE_KEY)
+    monkeypatch.setenv("GEMINI_API_KEY", GOOGLE_KEY)
     monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
     monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:9")
     async with GeminiServer([says("x")]) as server:
@@ -246,7 +217,7 @@ async def test_an_environment_key_is_not_sent_to_other_servers(monkeypatch: pyte
         await provider.close()
         [received] = server.received
         assert "x-goog-api-key" not in received.headers
-        assert KEY not in str(received)
+        assert GOOGLE_KEY not in str(received)
 
 
 async def test_nothing_is_written_to_the_terminal(
@@ -374,17 +345,17 @@ async def test_an_error_before_the_stream(server: GeminiServer, provider: Gemini
 
 async def test_an_invalid_key_is_an_error_that_hides_the_key() -> None:
     async with GeminiServer(key="another") as server:
-        provider = provider_for(server, key=KEY)
+        provider = provider_for(server, key=GOOGLE_KEY)
         _, error = await fails(provider)
         assert error.code is Code.AUTH
-        assert KEY not in repr(vars(provider))
+        assert GOOGLE_KEY not in repr(vars(provider))
         await provider.close()
 
 
 async def test_an_unreachable_server_is_reported_with_its_address() -> None:
     async with GeminiServer() as server:
         root = server.root
-    provider = provider_for(server, key=KEY)
+    provider = provider_for(server, key=GOOGLE_KEY)
     _, error = await fails(provider)
     assert (error.code, error.retryable) == (Code.UNREACHABLE, True)
     assert root.removeprefix("http://") in error.message
@@ -479,7 +450,7 @@ async def test_a_rejected_list_is_an_error(server: GeminiServer, provider: Gemin
 async def test_capabilities_of_a_model(server: GeminiServer) -> None:
     server.pages["/v1beta/models/m"] = page(model("m", 2_000_000, "generateContent"))
     for configured, wanted in ((0, 2_000_000), (5, 5)):
-        provider = provider_for(server, key=KEY, context_window=configured)
+        provider = provider_for(server, key=GOOGLE_KEY, context_window=configured)
         info = await provider.info()
         await provider.close()
         assert (info.name, info.model, info.context_window, info.max_tokens) == ("acme", "m", wanted, 65_536)

@@ -6,16 +6,16 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from doubles.chat_server import ChatServer, page, says
+from doubles.completions import stream
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
-from yarrow.message import Message, Role, StopReason, Text
-from yarrow.provider.base import CompletionRequest, ModelEntry, Provider, ProviderEvent, StopPiece, TextPiece
+from yarrow.message import StopReason
+from yarrow.provider.base import ModelEntry, Provider, StopPiece, TextPiece
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.llamacpp.adapter import LlamaCppProvider
 from yarrow.provider.local.adapter import LocalProvider
 
 KEY = "of-this-server"
-REQUEST = CompletionRequest(model="m", messages=(Message(id="u", role=Role.USER, content=(Text("hi"),), timestamp=""),))
 ANSWER = [TextPiece("x"), StopPiece(StopReason.END_TURN)]
 
 
@@ -67,10 +67,6 @@ async def machine() -> AsyncGenerator[Machine]:
 
 def local(machine: Machine) -> LocalProvider:
     return LocalProvider(machine.start, machine.speak, ["m", "n"])
-
-
-async def stream(provider: LocalProvider) -> list[ProviderEvent]:
-    return [event async for event in provider.stream(REQUEST)]
 
 
 async def test_the_server_is_started_once_and_stopped(machine: Machine) -> None:

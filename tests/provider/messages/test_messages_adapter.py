@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from doubles.chat_server import Reply, page
+from doubles.completions import KEY, fails, prompt, stream
+from doubles.conversation import user
 from doubles.messages_server import BOUND, MessagesServer, call, end, refusal, says, sse, start, text, thinking
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
@@ -17,11 +19,8 @@ from yarrow.message import Image, Message, Opaque, Role, StopReason, Text, Think
 from yarrow.provider.addresses import is_local, is_vendor_url, make_messages_url
 from yarrow.provider.base import (
     CallPiece,
-    CompletionRequest,
     ListsModels,
     ModelEntry,
-    Provider,
-    ProviderEvent,
     StopPiece,
     StreamOptions,
     TextPiece,
@@ -35,7 +34,6 @@ from yarrow.provider.messages.adapter import MAX_PAGES, MessagesProvider
 WIRE = Path(__file__).parents[2] / "fixtures/wire"
 LISTS: list[dict[str, Any]] = json.loads((WIRE / "model-lists.json").read_text("utf-8"))
 ERRORS: list[dict[str, Any]] = json.loads((WIRE / "http-errors.json").read_text("utf-8"))
-KEY = "sk-very-secret"
 PNG = Image("image/png", "iVBORw0KGgo=")
 
 
@@ -57,41 +55,12 @@ async def provider(server: MessagesServer) -> AsyncGenerator[MessagesProvider]:
     await made.close()
 
 
-def user(*content: Text | Image | str) -> Message:
-    blocks = tuple(Text(block) if isinstance(block, str) else block for block in content)
-    return Message(id="u", role=Role.USER, content=blocks, timestamp="")
-
-
 def answer(*content: Any, model: str = "m") -> Message:
     return Message(id="a", role=Role.ASSISTANT, content=content, timestamp="", provider="acme", model=model)
 
 
 def result(call_id: str, *content: Text | Image) -> Message:
     return Message(id="r", role=Role.TOOL, content=content, timestamp="", tool_call_id=call_id, tool_name="ls")
-
-
-def prompt(*messages: Message, model: str = "m", **more: Any) -> CompletionRequest:
-    return CompletionRequest(model=model, messages=messages or (user("hi"),), **more)
-
-
-async def stream(provider: Provider, request: CompletionRequest | None = None) -> list[ProviderEvent]:
-    return [event async for event in provider.stream(request or prompt())]
-
-
-async def fails(
-    provider: Provider, request: CompletionRequest | None = None
-) -> tuple[list[ProviderEvent], ProviderError]:
-    """The events before a failure, and the failure."""
-    events: list[ProviderEvent] = []
-    try:
-        async for one in provider.stream(request or prompt()):
-            events.append(one)  # noqa: PERF401 - a comprehension would lose them with the failure
-    except ProviderError as failure:
-        error = failure
-    else:
-        raise AssertionError(f"no failure after {events}")
-    assert KEY not in str(error)
-    return events, error
 
 
 # -- the contract of all adapters ----------------------------------------------------------------------------------

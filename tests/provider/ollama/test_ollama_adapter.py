@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from doubles.chat_server import Reply, page
+from doubles.completions import KEY, fails, prompt, send
+from doubles.conversation import user
 from doubles.ollama_server import OllamaServer, answer, call, done, line, refusal, said, says, shown
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
@@ -17,11 +19,9 @@ from yarrow.message import Image, Message, Role, StopReason, Text, ThinkingLevel
 from yarrow.provider.addresses import OLLAMA_URL, is_hosted_ollama, parse_ollama_root
 from yarrow.provider.base import (
     CallPiece,
-    CompletionRequest,
     ListsModels,
     ModelEntry,
     NoticePiece,
-    ProviderEvent,
     StopPiece,
     StreamOptions,
     TextPiece,
@@ -35,7 +35,6 @@ from yarrow.provider.ollama.capabilities import FIELD_MARK
 
 WIRE = Path(__file__).parents[2] / "fixtures/wire"
 LISTS: list[dict[str, Any]] = json.loads((WIRE / "model-lists.json").read_text("utf-8"))
-KEY = "sk-very-secret"
 PNG = Image("image/png", "iVBORw0KGgo=")
 READ = ToolSpec("read", "Reads.", {"type": "object"})
 
@@ -43,29 +42,6 @@ READ = ToolSpec("read", "Reads.", {"type": "object"})
 def provider_for(root: str, model: str = "m", *, key: str = "", **settings: Any) -> OllamaProvider:
     configured = ProviderSettings(base_url=root, **settings)
     return OllamaProvider("ollama", model, settings=configured, key=key, http=HttpClient())
-
-
-def user(*content: Text | Image) -> Message:
-    return Message(id="u", role=Role.USER, content=content, timestamp="")
-
-
-def prompt(*messages: Message, **more: Any) -> CompletionRequest:
-    return CompletionRequest(model="m", messages=messages or (user(Text("hi")),), **more)
-
-
-async def send(provider: OllamaProvider, *messages: Message, **more: Any) -> list[ProviderEvent]:
-    return [event async for event in provider.stream(prompt(*messages, **more))]
-
-
-async def fails(provider: OllamaProvider, *messages: Message, **more: Any) -> tuple[list[ProviderEvent], ProviderError]:
-    """The events before a failure, and the failure."""
-    events: list[ProviderEvent] = []
-    try:
-        async for one in provider.stream(prompt(*messages, **more)):
-            events.append(one)  # noqa: PERF401 - a comprehension would lose them with the failure
-    except ProviderError as failure:
-        return events, failure
-    raise AssertionError(f"no failure after {events}")
 
 
 # -- info ----------------------------------------------------------------------------------------------------------
@@ -403,7 +379,7 @@ async def test_a_cancelled_stream_closes_its_connection() -> None:
 async def test_a_silent_server_times_out() -> None:
     async with OllamaServer([Reply([said("a"), asyncio.Event()])]) as server:
         provider = provider_for(server.root)
-        events, error = await fails(provider, stream_opts=StreamOptions(idle_timeout=0.1))
+        events, error = await fails(provider, prompt(stream_opts=StreamOptions(idle_timeout=0.1)))
         assert events == [TextPiece("a")]
         assert (error.code, error.retryable) == (Code.STREAM_STALLED, True)
         await provider.close()
