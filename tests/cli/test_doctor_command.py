@@ -55,11 +55,6 @@ NOW = "2026-11-28T00:38:13.123Z"
 KEY = "sk-verysecretkey0123456789"
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
 async def run(world: World, *words: str, how: tuple[str, ...] = COMMAND, cwd: Path | None = None, **env: str) -> Ended:
     process = await asyncio.create_subprocess_exec(
         sys.executable, *how, *words, cwd=cwd or world.project, env=world.environment | env,

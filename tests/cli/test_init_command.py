@@ -39,11 +39,6 @@ SETTING = re.compile(r"^  // (?=[\"} ])", re.MULTILINE)
 """Prefix of a setting that is commented out."""
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
 async def run(world: World, *words: str, cwd: Path | None = None, **env: str) -> Ended:
     process = await asyncio.create_subprocess_exec(
         sys.executable, *COMMAND, *words, cwd=cwd or world.project, env=world.environment | env,

@@ -1,7 +1,6 @@
 """Commands: templates and skills by name, and what a prompt becomes that begins with one."""
 
 import os
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -19,11 +18,6 @@ from yarrow.prompt.template_commands import (
     split_words,
 )
 from yarrow.prompt.untrusted import wrap_untrusted
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(tmp_path)
 
 
 def expanded(project: Project, text: str) -> str:

@@ -1,18 +1,12 @@
 """Context files: which are read, in which order, and what a hostile checkout cannot make of them."""
 
 import os
-from pathlib import Path
 
 import pytest
 from project import Project
 
 from yarrow.prompt.resource_directories import SessionDirectories
 from yarrow.prompt.system_prompt import MAX_CONTEXT_BYTES, MAX_CONTEXT_FILE_BYTES, ContextFile, read_context_files
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(tmp_path)
 
 
 def read(project: Project) -> dict[str, str]:

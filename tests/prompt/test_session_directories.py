@@ -9,11 +9,6 @@ from project import Project
 from yarrow.prompt.resource_directories import SessionDirectories, format_path
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(tmp_path)
-
-
 def test_the_root_is_the_nearest_repository(project: Project) -> None:
     assert project.places().root == project.root
     assert project.places().list_project_directories() == (project.root, project.root / "src", project.cwd)

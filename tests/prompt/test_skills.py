@@ -1,7 +1,6 @@
 """Skills: which are found, what of them is read, and what is wrong with others."""
 
 import os
-from pathlib import Path
 
 import pytest
 from project import Project
@@ -10,11 +9,6 @@ from yarrow.prompt.markdown_resources import MAX_FRONT_MATTER_BYTES, MAX_LINE_CH
 from yarrow.prompt.resource_directories import SessionDirectories
 from yarrow.prompt.skills import MAX_LIST_BYTES, SKILL_KIND, find_skill_directories, format_skills, read_skills
 from yarrow.prompt.system_prompt import read_prompt_sources
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(tmp_path)
 
 
 def found(project: Project) -> dict[str, str]:

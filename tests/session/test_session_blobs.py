@@ -61,16 +61,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "s1.jsonl"
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "sessions"
-
-
-@pytest.fixture
-def manager(root: Path, disk: Disk) -> SessionManager:
-    return SessionManager(root, sync="message", disk=disk)
-
-
 # --- written and read
 
 

@@ -20,16 +20,6 @@ HOSTILE = ["", "../x", "a/b", "/etc/passwd", "a.b", "x" * 65, "a\0b", "..", "ü"
 FILLER = [message("x" * 1000) for _ in range(30)]
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "sessions"
-
-
-@pytest.fixture
-def manager(root: Path, disk: Disk) -> SessionManager:
-    return SessionManager(root, sync="message", disk=disk)
-
-
 def put(root: Path, session_id: str, *, cwd: str = "/t", name: str = "", text: str = "", at: float = 0) -> Path:
     """A session on the disk, last written at a moment."""
     said = [message(text or "hello", at=moment(at))]
