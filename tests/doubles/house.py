@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -159,3 +159,15 @@ def reason_of(error: grpc.aio.AioRpcError) -> str:
             assert info.domain == "yarrow"
             return info.reason
     return ""
+
+
+async def refused(doing: Awaitable[Any]) -> tuple[grpc.StatusCode, str]:
+    """Return the status and the reason of a call that must fail, without a traceback."""
+    try:
+        await doing
+    except grpc.aio.AioRpcError as failure:
+        error = failure
+    else:
+        raise AssertionError("the call did not fail")
+    assert "Traceback" not in (error.details() or "")
+    return error.code(), reason_of(error)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from doubles.house import House, play, reason_of, stub_of
+from doubles.house import House, play, refused, stub_of
 from doubles.rig import call
 from yarrow.config.settings import CompactionSettings
 from yarrow.session.record import Header
@@ -31,12 +31,6 @@ def turns(*more: Any) -> list[Any]:
 @pytest.fixture
 def house(tmp_path: Path) -> House:
     return House(tmp_path, turns(NOTES, NOTES, [{"text": "d"}], [{"text": "e"}]))
-
-
-async def refused(doing: Any) -> tuple[S, str]:
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await doing
-    return caught.value.code(), reason_of(caught.value)
 
 
 async def texts(stub: "Stub", session_id: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from doubles.house import House, play, reason_of, stub_of
+from doubles.house import House, play, refused, stub_of
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:
@@ -21,12 +21,6 @@ S = grpc.StatusCode
 @pytest.fixture
 def house(tmp_path: Path) -> House:
     return House(tmp_path, [[{"text": "The answer is Forty-Two."}], [{"text": "b"}], [{"text": "c"}]])
-
-
-async def refused(doing: Any) -> tuple[S, str]:
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await doing
-    return caught.value.code(), reason_of(caught.value)
 
 
 async def found(house: House, stub: "Stub", text: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from doubles.house import House, kinds, play, read, reason_of, stub_of
+from doubles.house import House, kinds, play, read, refused, stub_of
 from doubles.rig import call
 from yarrow.config.settings import ServiceSettings
 from yarrow.errors import Code
@@ -29,13 +29,6 @@ TURNS: list[list[dict[str, Any]]] = [[{"text": "Look."}, call("echo", "hi", id="
 @pytest.fixture
 def house(tmp_path: Path) -> House:
     return House(tmp_path, [*TURNS, [{"wait": "gate"}, {"text": "late"}], [{"text": "more"}]])
-
-
-async def refused(doing: Awaitable[Any]) -> tuple[grpc.StatusCode, str]:
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await doing
-    assert "Traceback" not in (caught.value.details() or "")
-    return caught.value.code(), reason_of(caught.value)
 
 
 async def first(house: House, stub: "Stub") -> str:
