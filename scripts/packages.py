@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SPEC = ROOT / "scripts" / "executable" / "yarrow.spec"
 SYSTEMS = {"Linux": "linux", "Darwin": "macos", "Windows": "windows"}
 MACHINES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
-HEADS = ("LICENSE", "README.md", "CHANGELOG.md")
+HEADS = ("LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 TREES = ("docs", "examples", "proto")
 """Files and folders shipped beside the executable, including those that its README links to."""
 BUILT = ("node_modules", "generated", "dist")

@@ -118,4 +118,8 @@ def _make_environment(root: Path) -> None:
 def _contents(root: Path) -> dict[str, bytes]:
     found = (root / folder for folder in ("src", "proto", "docs", "tests", "scripts"))
     files = (path for folder in found for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(root)): path.read_bytes() for path in files if "__pycache__" not in path.parts}
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in files
+        if not {"__pycache__", "node_modules"} & {*path.parts}
+    }

@@ -390,7 +390,7 @@ async def test_a_cancelled_search_ends_at_once(ws: Path, how: How, monkeypatch: 
 
 async def test_a_search_that_times_out_returns_its_hits(ws: Path, how: How, monkeypatch: pytest.MonkeyPatch) -> None:
     make(ws, {"f": "needle\n"})
-    for module in ("search", "find", "ripgrep"):
+    for module in ("python_search", "find", "ripgrep"):
         monkeypatch.setattr(f"yarrow.tool.{module}.MAX_SEARCH_SECONDS", 0.2 if how == "ripgrep" else -1)
     if how == "ripgrep":
         slow = ws.parent / "rg"
