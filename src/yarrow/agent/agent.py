@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -33,6 +34,8 @@ from yarrow.session.ids import new_id
 from yarrow.session.record import Change, Record
 from yarrow.session.state import SessionState
 
+T = TypeVar("T")
+
 _logger = logging.getLogger("yarrow.agent")
 _UNCHECKED = Notice(
     "UNCHECKED_RUN",
@@ -62,7 +65,7 @@ class Agent:
         """Pending permission requests and their answers."""
         self.run_id = ""
         """Id of the current run; empty if there is none."""
-        self._hook_runner = self._points_of(HookRegistry())
+        self._hook_runner = self._make_hook_runner(HookRegistry())
 
     @property
     def session(self) -> SessionState:
@@ -110,7 +113,7 @@ class Agent:
         self._exclusive.acquire("compact it after the run")
 
         def prepare() -> UserAction:
-            return self._compactor.compact_for_user(instructions, resources, self._points_of(resources.hooks))
+            return self._compactor.compact_for_user(instructions, resources, self._make_hook_runner(resources.hooks))
 
         await run_shielded(self._start_user_action(prepare, resources))
 
@@ -178,11 +181,11 @@ class Agent:
         async with acquire_session(self._exclusive, self._writer, resources.keys, make=tuple if has_hook else open_run):
             resources = resources.restricted_by(self.session.header)
             if has_hook:
-                content = await self._points_of(resources.hooks, early.append).input(content, "prompt")
+                content = await self._make_hook_runner(resources.hooks, early.append).input(content, "prompt")
                 await self._writer.append(*open_run())
         self.run_id = new_id()
         self._writer.bus.begin_run(self.run_id)
-        self._hook_runner = self._points_of(resources.hooks)
+        self._hook_runner = self._make_hook_runner(resources.hooks)
         self._compactor.begin()
         for body in (AgentStart(opened[-1].message.text, opened[-1].message.id, typed), *early):
             self._writer.publish(body)
@@ -215,21 +218,12 @@ class Agent:
 
     async def _run_prompt(self, resources: RunResources) -> None:
         loop = Loop(self._ports(resources), resources)
-        end = RunOutcome(EndReason.COMPLETED)
-        try:
-            if self._exclusive.mark_abortable():
-                self._request_abort()
-                raise asyncio.CancelledError
+
+        async def work() -> None:
             await self._hook_runner.agent_start(self.session.messages[-1].text)
             await loop.run()
-        except asyncio.CancelledError:
-            end = RunOutcome(EndReason.ABORTED)
-        except YarrowError as error:
-            end = from_error(error)
-        except Exception as error:  # a bug raises any error; uncaught, the run would never end for its clients
-            _logger.exception("run %s failed because of a bug", self.run_id)
-            end = from_exception(error, self.run_id)
-        self._exclusive.mark_finishing()
+
+        _, end = await self._attempt(work, f"run {self.run_id}", self.run_id)
         try:
             # An abort that was deferred while the last message was recorded is raised here, not halfway through the
             # cleanup.
@@ -237,6 +231,29 @@ class Agent:
         except asyncio.CancelledError:
             end = end if end.failure else RunOutcome(EndReason.ABORTED)
         await self._finish(end, loop)
+
+    async def _attempt(self, work: Callable[[], Awaitable[T]], name: str, log_id: str) -> tuple[T | None, RunOutcome]:
+        """Return the result of a task, None if it has none, and the outcome, whatever ended the task.
+
+        `log_id` is the id under which the log has the details of a bug.
+        """
+        result, end = None, RunOutcome(EndReason.COMPLETED)
+        try:
+            if self._exclusive.mark_abortable():
+                self._request_abort()
+                raise asyncio.CancelledError
+            result = await work()
+        except asyncio.CancelledError:
+            end = RunOutcome(EndReason.ABORTED)
+        except YarrowError as error:
+            end = from_error(error)
+        except Exception as error:
+            # The only place that a bug in a task reaches: without an end, its clients would wait and the session would
+            # stay locked for ever. The log has the traceback.
+            _logger.exception("%s failed because of a bug", name)
+            end = from_exception(error, log_id)
+        self._exclusive.mark_finishing()
+        return result, end
 
     def _request_abort(self) -> None:
         self._delivery.stop_accepting()
@@ -256,8 +273,8 @@ class Agent:
             await self._writer.flush()
         except StorageError as error:
             end = RunOutcome(EndReason.ERROR, end.failure or error.failure())
-        told = AgentEnd(end.reason, usage, end.failure, left)
-        await self._hook_runner.agent_end(self._writer.redactor.redact_struct(told))
+        ended = AgentEnd(end.reason, usage, end.failure, left)
+        await self._hook_runner.agent_end(self._writer.redactor.redact_struct(ended))
         failure = await self._release()
         if failure is not None:
             end = RunOutcome(EndReason.ERROR, end.failure or failure.failure())
@@ -268,36 +285,27 @@ class Agent:
     async def _noticed(self, loop: Loop) -> list[Notice]:
         try:
             return await loop.notices()
-        except Exception:  # a bug in this check must not keep the run from ending; a notice says what is missing
+        except Exception:
+            # The end event is still to come: a bug here must not withhold it from the clients. The notice says what is
+            # missing, and the log has the traceback.
             _logger.exception("run %s was not checked for leftovers", self.run_id)
             return [_UNCHECKED]
 
     async def _start_user_action(self, prepare: Callable[[], UserAction], resources: RunResources) -> None:
         async with acquire_session(self._exclusive, self._writer, resources.keys):
             self._compactor.begin()
-            self._hook_runner = self._points_of(resources.hooks)
-            aside = prepare()
-        self._machine.enter(aside.state)
-        self._exclusive.start(self._run_user_action(aside), aside.name)
+            self._hook_runner = self._make_hook_runner(resources.hooks)
+            action = prepare()
+        self._machine.enter(action.state)
+        self._exclusive.start(self._run_user_action(action), action.name)
 
-    async def _run_user_action(self, aside: UserAction) -> None:
-        end, failure = None, aside.abortion
-        try:
-            if self._exclusive.mark_abortable():
-                self._request_abort()
-                raise asyncio.CancelledError
-            end = await aside.work()
-        except asyncio.CancelledError:
-            failure = aside.abortion
-        except YarrowError as error:
-            failure = error.failure()
-        except Exception as error:  # a bug raises any error; uncaught, the session would stay busy
-            _logger.exception("%s of session %s failed because of a bug", aside.name, self.session.header.id)
-            failure = from_exception(error, self.session.header.id).failure or failure
-        self._exclusive.mark_finishing()
+    async def _run_user_action(self, action: UserAction) -> None:
+        session_id = self.session.header.id
+        end, outcome = await self._attempt(action.work, f"{action.name} of session {session_id}", session_id)
+        failure = outcome.failure or action.abortion
         refused = await self._release()
         if end is None or refused is not None:
-            end = aside.failed(failure if end is None or refused is None else refused.failure())
+            end = action.failed(failure if end is None or refused is None else refused.failure())
         self._writer.publish(end)
 
     async def _release(self) -> StorageError | None:
@@ -311,7 +319,7 @@ class Agent:
         self._exclusive.release()
         return failure
 
-    def _points_of(self, hooks: HookRegistry, emit: Callable[[Body], None] | None = None) -> HookRunner:
+    def _make_hook_runner(self, hooks: HookRegistry, emit: Callable[[Body], None] | None = None) -> HookRunner:
         header = self.session.header
         about = HookContext(header.id, header.cwd, self.run_id, dry_run=header.dry_run)
         return HookRunner(hooks, about, emit or self._writer.publish)

@@ -106,7 +106,7 @@ class HookRegistry:
                 result = await asyncio.wait_for(hook.call(msgspec.json.encode(payload), where), HOOK_SECONDS)
                 payload = _read(result, payload)
                 self._failures[name, index] = 0
-            except Exception as error:  # noqa: BLE001 (an extension's code raises any error; the run continues)
+            except Exception as error:  # noqa: BLE001 (code of others raises anything; only a required hook ends the run)
                 self._failures[name, index] += 1
                 if hook.required:
                     raise RequiredHookFailed(hook.label, _reason(error)) from None

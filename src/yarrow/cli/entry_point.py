@@ -17,12 +17,12 @@ def search_own_modules_first() -> None:
     They may lead into a workspace, where a command can write a module with the name of one of ours or of Python's.
     """
     try:
-        here = os.getcwd()  # noqa: PTH109 (pathlib would be imported from there)
+        here = os.getcwd()
     except OSError:  # removed: nothing can be imported from it
         here = os.sep
     named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    last = {os.path.normpath(os.path.join(here, name)) for name in ("", *named)}  # noqa: PTH118
-    sys.path.sort(key=lambda entry: os.path.normpath(os.path.join(here, entry)) in last)  # noqa: PTH118
+    last = {os.path.normpath(os.path.join(here, name)) for name in ("", *named)}
+    sys.path.sort(key=lambda entry: os.path.normpath(os.path.join(here, entry)) in last)
 
 
 def main() -> int:

@@ -30,7 +30,7 @@ def working_directory() -> str:
 def _refuse_writable_symlink(path: str) -> None:
     """Raise `UsageError` if the shell entered the current directory through a symlink that commands can change."""
     entered = os.environ.get("PWD", "")
-    if entered == path or not os.path.isabs(entered) or real_path(entered) != path:  # noqa: PTH117
+    if entered == path or not Path(entered).is_absolute() or real_path(entered) != path:
         return
     from yarrow.policy.symlinks import find_writable_symlink  # rarely needed
 

@@ -76,7 +76,10 @@ class PermissionOutcome(NamedTuple):
 
 
 def reveal(text: str) -> str:
-    """Return text with its unsafe characters as `<U+XXXX>`, including colours and joiners, which `sanitize` removes."""
+    """Return text with unsafe characters as code points such as `<U+200D>`.
+
+    They include colours and joiners, which `sanitize` alone would remove unseen.
+    """
     return sanitize(UNSAFE_CHARACTER.sub(lambda found: f"<U+{ord(found.group()):04X}>", text))
 
 

@@ -85,7 +85,8 @@ async def follow_run(
                 await viewer.drain()
         except aio.AioRpcError:
             raise
-        except BaseException:  # also Ctrl+C and cancellation: whatever ends this client aborts its run; re-raised
+        except BaseException:
+            # A client that ends aborts its run, whether by a failing viewer, Ctrl+C or cancellation.
             await stream.abort()
             raise
     return _make_result(session, end, denied=denied)
@@ -178,6 +179,7 @@ class RunStream:
                     await asyncio.sleep(BUSY_RETRY_SECONDS)
                 else:
                     await backoff.wait(error)
-            except BaseException:  # cancellation: the call must not outlive its reader; re-raised
+            except BaseException:
+                # A cancelled reader would leave the call open on the service.
                 call.cancel()
                 raise

@@ -42,7 +42,7 @@ def describe_error(error: BaseException) -> str:
     """Return the exception's name and text, shortened; works even if its text cannot be created."""
     try:
         text = str(error)
-    except BaseException:  # noqa: BLE001 (an extension's own `__str__` can raise anything, also SystemExit)
+    except BaseException:  # noqa: BLE001 (`__str__` is code of the extension, which may even raise SystemExit)
         text = "(error text unavailable)"
     return f"{type(error).__name__}: {text}".rstrip(": ")[:MAX_REASON_CHARACTERS]
 
@@ -240,7 +240,7 @@ class ExtensionHost:
     async def _run_call(self, work: Callable[[], Awaitable[T]], future: "Future[T]") -> None:
         try:
             result = await work()
-        except BaseException as error:  # noqa: BLE001 (SystemExit of an extension, too, ends its own call only)
+        except BaseException as error:  # noqa: BLE001 (even SystemExit must reach the caller, not end the thread)
             crossed = convert_error(error)
             if future in self._tasks and crossed is not error:
                 _log(f"the extension {self.label} failed", error)
@@ -316,7 +316,7 @@ class DaemonThreads(ThreadPoolExecutor):
                     return
                 try:
                     result = fn(*args, **kwargs)
-                except BaseException as error:  # noqa: BLE001 (raised where the result is awaited, as by executors)
+                except BaseException as error:  # noqa: BLE001 (an executor raises it where the result is awaited)
                     future.set_exception(error)
                 else:
                     future.set_result(result)
