@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -68,6 +69,17 @@ async def run(service: FakeService, person: Person, err: Tape | None = None) -> 
         )
 
 
+async def run_until(service: FakeService, person: Person, holds: Callable[[], object]) -> RunResult:
+    """Run the service up to its last event, and let the run end once a condition holds."""
+    last = service.gates[len(service.batches) - 1] = asyncio.Event()
+    running = asyncio.create_task(run(service, person))
+    async with asyncio.timeout(5):
+        while not holds():
+            await asyncio.sleep(0)
+    last.set()
+    return await running
+
+
 def held(person: Person, *events: pb.AgentEvent) -> FakeService:
     """A service that goes on after the first event when the person was asked."""
     service = FakeService(*whole(*events))
@@ -101,13 +113,7 @@ def answers(service: FakeService) -> list[pb.AnswerPermissionRequest]:
 async def test_a_whole_word_is_the_answer(lines: list[str | TypedAnswer], answer: int, text: str) -> None:
     person = Person(*lines)
     service = FakeService(*whole(asks()))
-    last = service.gates[len(service.batches) - 1] = asyncio.Event()
-    running = asyncio.create_task(run(service, person))
-    async with asyncio.timeout(5):
-        while not answers(service):
-            await asyncio.sleep(0)
-    last.set()
-    assert await running == RunResult("s1", "COMPLETED")
+    assert await run_until(service, person, lambda: answers(service)) == RunResult("s1", "COMPLETED")
     assert service.requests[0].options.answers_permissions
     (sent,) = answers(service)
     assert (sent.session_id, sent.request_id, sent.answer, sent.text) == ("s1", "q1", answer, text)
@@ -117,13 +123,7 @@ async def test_a_whole_word_is_the_answer(lines: list[str | TypedAnswer], answer
 async def test_a_line_that_is_not_an_answer_is_kept_or_sent_to_the_run(*, keeps: bool) -> None:
     person = Person(TypedAnswer("always", is_answer=False), WAIT, keeps=keeps)
     service = FakeService(*whole(asks()))
-    last = service.gates[len(service.batches) - 1] = asyncio.Event()
-    running = asyncio.create_task(run(service, person))
-    async with asyncio.timeout(5):
-        while len(person.shown) < 2:
-            await asyncio.sleep(0)
-    last.set()
-    await running
+    await run_until(service, person, lambda: len(person.shown) >= 2)
     assert answers(service) == []
     assert person.kept == ["always"]
     assert [each.text for each in service.requests if isinstance(each, pb.SteerRequest)] == [] if keeps else ["always"]
@@ -202,12 +202,7 @@ async def test_an_interactive_user_is_offered_the_shell_escape(*, is_there: bool
 async def test_questions_are_asked_one_at_a_time() -> None:
     person = Person("yes", "no")
     service = FakeService(*whole(asks("q1"), asks("q2", tool="write")))
-    last = service.gates[len(service.batches) - 1] = asyncio.Event()
-    running = asyncio.create_task(run(service, person))
-    while len(answers(service)) < 2:
-        await asyncio.sleep(0)
-    last.set()
-    await running
+    await run_until(service, person, lambda: len(answers(service)) >= 2)
     assert [(each.request_id, each.answer) for each in answers(service)] == [
         ("q1", pb.PERMISSION_ANSWER_ONCE),
         ("q2", pb.PERMISSION_ANSWER_NO),
@@ -219,13 +214,7 @@ async def test_a_question_settled_elsewhere_is_replaced_by_the_next() -> None:
     service = FakeService(*whole(asks("q1"), event("permission_settled", request_id="q1"), asks("q2", tool="write")))
     (index,) = (at for at, (each,) in enumerate(service.batches) if each.HasField("permission_settled"))
     service.gates[index] = person.asked
-    last = service.gates[len(service.batches) - 1] = asyncio.Event()
-    running = asyncio.create_task(run(service, person))
-    async with asyncio.timeout(5):
-        while not answers(service):
-            await asyncio.sleep(0)
-    last.set()
-    assert await running == RunResult("s1", "COMPLETED")
+    assert await run_until(service, person, lambda: answers(service)) == RunResult("s1", "COMPLETED")
     assert person.interrupted == 1
     assert ["Denied" in line for line in person.told] == [True]
     assert [each.request_id for each in answers(service)] == ["q2"]
@@ -264,13 +253,7 @@ async def test_always_shows_the_rule_and_file_before_confirmation() -> None:
     person = Person("always", "no")
     rule = '{"tool":"bash","subject":"ls \\u202e"}'
     service = FakeService(*whole(asks(rule_json=rule, rule_file="/etc/yarrow/config.json")))
-    last = service.gates[len(service.batches) - 1] = asyncio.Event()
-    running = asyncio.create_task(run(service, person))
-    async with asyncio.timeout(5):
-        while not answers(service):
-            await asyncio.sleep(0)
-    last.set()
-    await running
+    await run_until(service, person, lambda: answers(service))
     assert "This adds a rule to permissions.always in /etc/yarrow/config.json:\n" in person.shown[1]
     assert '{"tool":"bash","subject":"ls ' in person.shown[1]
     assert not UNSAFE_CHARACTER.search(person.shown[1])
