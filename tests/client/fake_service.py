@@ -120,6 +120,10 @@ class FakeService(Servicer):
         await self._refuse("AnswerPermission", context)
         return pb.AnswerPermissionResponse()
 
+    async def Steer(self, request: pb.SteerRequest, context: Any) -> pb.SteerResponse:
+        self.requests.append(request)
+        return pb.SteerResponse()
+
     async def ListSessions(self, request: pb.ListSessionsRequest, context: Any) -> pb.ListSessionsResponse:
         self.requests.append(request)
         return pb.ListSessionsResponse(sessions=self.sessions[: request.limit])

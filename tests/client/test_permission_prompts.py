@@ -126,7 +126,8 @@ async def test_a_line_that_is_not_an_answer_is_kept_or_sent_to_the_run(*, keeps:
     await run_until(service, person, lambda: len(person.shown) >= 2)
     assert answers(service) == []
     assert person.kept == ["always"]
-    assert [each.text for each in service.requests if isinstance(each, pb.SteerRequest)] == [] if keeps else ["always"]
+    steered = [each.text for each in service.requests if isinstance(each, pb.SteerRequest)]
+    assert steered == ([] if keeps else ["always"])
     assert "always" in person.shown[1]
 
 
