@@ -15,7 +15,7 @@ from yarrow.client.clipboard import Clipboard
 from yarrow.client.command_dispatch import CHAT_COMMANDS, Conversation, LineRejected
 from yarrow.client.front_end import HelpPage, InputLine, OutputKind, Picker, SessionChange, ToolOutputPage
 from yarrow.client.json_mode import Sink
-from yarrow.client.sessions import SessionInfo, make_similar_session, open_session, read_messages_after
+from yarrow.client.sessions import SessionInfo, join_text, make_similar_session, open_session, read_messages_after
 from yarrow.client.slash_command import ChatParts, LongOperation
 from yarrow.client.stub import Stub
 from yarrow.client.terminal_text_sanitizer import sanitize
@@ -183,7 +183,7 @@ class LineSession:
         """Return the text of the model's last message that has text; empty if none has."""
         answer = ""
         async for message in read_messages_after(self._stub, self.session_id, ""):
-            said = "".join(block.text.text for block in message.content)
+            said = join_text(message)
             answer = said if message.role == pb.ROLE_ASSISTANT and said else answer
         return answer
 

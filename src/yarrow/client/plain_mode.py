@@ -12,7 +12,7 @@ from yarrow.client.run_notices import (
     format_result_note,
 )
 from yarrow.client.run_stream import RunResult, follow_run
-from yarrow.client.sessions import SessionInfo, read_messages_after
+from yarrow.client.sessions import SessionInfo, join_text, make_tool_output, read_messages_after
 from yarrow.client.stub import Stub
 from yarrow.client.terminal_text_sanitizer import sanitize, strip_controls
 from yarrow.v1 import agent_pb2 as pb
@@ -221,7 +221,7 @@ class _PlainViewer:
             self._stub, self._session.session_id, self._anchor, skip=0 if self._anchor else self._session.message_count
         ):
             if message.role == pb.ROLE_TOOL:
-                self._show_result(_to_output(message))
+                self._show_result(make_tool_output(message, join_text(message)))
             elif message.role == pb.ROLE_ASSISTANT:
                 self._show_rest(message)
 
@@ -229,22 +229,8 @@ class _PlainViewer:
         """Print the part of a recorded message that was not shown."""
         if message.id != self._message:
             self._begin_message(message.id)
-        self._show_text(_join_text(message)[self._shown :])
+        self._show_text(join_text(message)[self._shown :])
         for block in message.content:
             if block.HasField("tool_call"):
                 self._show_call(block.tool_call)
         self._end_message(message.id)
-
-
-def _to_output(message: pb.Message) -> pb.ToolOutput:
-    return pb.ToolOutput(
-        name=message.tool_name,
-        text=_join_text(message),
-        is_error=message.is_error,
-        diff=message.diff,
-        message_id=message.id,
-    )
-
-
-def _join_text(message: pb.Message) -> str:
-    return "".join(block.text.text for block in message.content)

@@ -130,6 +130,23 @@ def _make_info(state: pb.GetStateResponse) -> SessionInfo:
     )
 
 
+def make_tool_output(message: pb.Message, text: str) -> pb.ToolOutput:
+    """Return the output that a recorded result was; `text` is the text to show for it."""
+    return pb.ToolOutput(
+        tool_call_id=message.tool_call_id,
+        name=message.tool_name,
+        text=text,
+        is_error=message.is_error,
+        diff=message.diff,
+        message_id=message.id,
+    )
+
+
+def join_text(message: pb.Message) -> str:
+    """Return the text of a message."""
+    return "".join(block.text.text for block in message.content)
+
+
 async def read_messages_after(stub: Stub, session_id: str, anchor: str, *, skip: int = 0) -> AsyncIterator[pb.Message]:
     """Yield the messages after the message `anchor` (from the first one if it is empty), without the first `skip`.
 

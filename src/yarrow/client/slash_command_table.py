@@ -15,7 +15,7 @@ from yarrow.client.front_end import (
     ToolOutputPage,
     WordPicker,
 )
-from yarrow.client.sessions import find_session, read_messages_after
+from yarrow.client.sessions import find_session, join_text, read_messages_after
 from yarrow.client.slash_command import (
     CommandContext,
     CommandError,
@@ -145,7 +145,7 @@ async def _merge_sessions(context: CommandContext, words: Sequence[str]) -> Comm
     said = ""
     async for message in read_messages_after(context.stub, made.session_id, ""):
         # The last message is the model's, on how the two sessions fit together.
-        said = "".join(block.text.text for block in message.content)
+        said = join_text(message)
     return CommandResult(made.text, made.session_id, model_text=said.strip())
 
 

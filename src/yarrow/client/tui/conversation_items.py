@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from yarrow.client.bang_command import format_bang
 from yarrow.client.run_notices import format_event_note
+from yarrow.client.sessions import join_text, make_tool_output
 from yarrow.v1 import agent_pb2 as pb
 
 CallState = Literal["waiting", "running", "asked", "done", "failed"]
@@ -110,13 +111,12 @@ def make_history(messages: Iterable[pb.Message]) -> SessionHistory:
     for message in messages:
         match message.role:
             case pb.ROLE_USER:
-                history = _add_user(
-                    history, message.id, format_bang(message.typed, _join_text(message)) or _join_text(message)
-                )
+                text = _format_text(message)
+                history = _add_user(history, message.id, format_bang(message.typed, text) or text)
             case pb.ROLE_ASSISTANT:
                 history = replace(close_entry(history), open=_make_entry(message))
             case pb.ROLE_TOOL:
-                history = _end_call(history, _to_output(message))
+                history = _end_call(history, make_tool_output(message, _format_text(message)))
             case _:
                 continue
     return close_entry(history)
@@ -296,19 +296,7 @@ def _make_entry(message: pb.Message) -> HistoryEntry:
     return HistoryEntry(message.id, "assistant", tuple(items))
 
 
-def _to_output(message: pb.Message) -> pb.ToolOutput:
-    return pb.ToolOutput(
-        tool_call_id=message.tool_call_id,
-        name=message.tool_name,
-        text=_join_text(message),
-        is_error=message.is_error,
-        diff=message.diff,
-        message_id=message.id,
-    )
-
-
-def _join_text(message: pb.Message) -> str:
+def _format_text(message: pb.Message) -> str:
     """Return the text of a message; a message with an image but no text is `[image]`."""
-    return "".join(block.text.text if block.HasField("text") else "" for block in message.content) or (
-        "[image]" if any(block.HasField("image") for block in message.content) else ""
-    )
+    has_image = any(block.HasField("image") for block in message.content)
+    return join_text(message) or ("[image]" if has_image else "")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from yarrow.client.front_end import MessageSelection
 from yarrow.client.run_notices import format_call_note
+from yarrow.client.sessions import join_text
 from yarrow.client.tui.live_screen import Terminal
 from yarrow.client.tui.views.list_view import ListActions, ListHint, ListRow, ListView
 from yarrow.v1 import agent_pb2 as pb
@@ -76,7 +77,7 @@ def group_messages(messages: Sequence[pb.Message]) -> list[frozenset[int]]:
 
 def _format_message(message: pb.Message) -> str:
     role = pb.Role.Name(message.role).removeprefix("ROLE_").lower()
-    text = "".join(block.text.text for block in message.content)[:MAX_SHOWN_CHARACTERS]
+    text = join_text(message)[:MAX_SHOWN_CHARACTERS]
     calls = " ".join(
         format_call_note(block.tool_call.name, block.tool_call.arguments_json, block.tool_call.invalid_arguments)
         for block in message.content
