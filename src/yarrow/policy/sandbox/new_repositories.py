@@ -1,15 +1,14 @@
 """Git directories made by commands, which later commands may remove: no mount guards them."""
 
-import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from yarrow.policy.sandbox.git_directories import executed_parts, module_directories
+from yarrow.policy.sandbox.record_file import read_records, write_records
 
 MAX_REPOSITORIES = 1_024
 """Maximum git directories remembered; the oldest ones beyond are guarded like the user's own."""
@@ -24,7 +23,7 @@ Identity = tuple[int, int]
 class NewRepository(Struct, frozen=True):
     """A git directory or `.git` file as a command left it."""
 
-    path: bytes
+    path: Path
     identity: Identity
 
 
@@ -41,7 +40,8 @@ class RepositoryRegister:
         with self._lock:
             if directory != self._directory:
                 self._directory = directory
-                read = {Path(os.fsdecode(made.path)): made.identity for made in _read(directory / REGISTER_FILE)}
+                found = read_records(directory / REGISTER_FILE, list[NewRepository], MAX_FILE_BYTES)
+                read = {made.path: made.identity for made in found}
                 self._known = self._known | read  # a new dictionary, since others may be reading the old one
 
     def add(self, paths: Iterable[Path]) -> None:
@@ -54,7 +54,8 @@ class RepositoryRegister:
             self._known = dict(list(known.items())[-MAX_REPOSITORIES:])
             if self._directory is not None:
                 with suppress(OSError):  # the next process guards them
-                    _write(self._directory / REGISTER_FILE, self._known)
+                    records = [NewRepository(*one) for one in self._known.items()]
+                    write_records(self._directory / REGISTER_FILE, records)
 
     def existing(self, roots: Sequence[Path]) -> tuple[Path, ...]:
         """Return the paths below some roots that commands made and that have not been replaced since."""
@@ -93,19 +94,3 @@ def _identity(path: Path) -> Identity | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
-
-
-def _read(file: Path) -> list[NewRepository]:
-    with suppress(OSError, msgspec.MsgspecError):
-        with file.open("rb") as opened:
-            data = opened.read(MAX_FILE_BYTES + 1)
-        if len(data) <= MAX_FILE_BYTES:
-            return msgspec.json.decode(data, type=list[NewRepository])
-    return []
-
-
-def _write(file: Path, known: Mapping[Path, Identity]) -> None:
-    """Replace the register. Raises OSError."""
-    beside = file.with_name(f"{REGISTER_FILE}.{os.urandom(8).hex()}")
-    beside.write_bytes(msgspec.json.encode([NewRepository(os.fsencode(path), one) for path, one in known.items()]))
-    beside.replace(file)

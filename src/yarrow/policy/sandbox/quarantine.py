@@ -4,7 +4,6 @@ An entry is a directory named by its number that contains the file or directory 
 (`entry.json`). Several processes may use one store at the same time.
 """
 
-import base64
 import errno
 import os
 import re
@@ -22,6 +21,7 @@ from yarrow.errors import UsageError
 from yarrow.platform import system
 from yarrow.platform.real_path import real_path
 from yarrow.policy.deep_tree_operations import make_accessible, measure_tree, remove_tree
+from yarrow.policy.sandbox.record_file import decode_path, encode_path
 
 STORE = "quarantine"
 """Name of the store in the journal directory."""
@@ -234,20 +234,6 @@ def delete_all(directory: Path) -> int:
             _remove(entry.item)
         remove_tree(directory / str(entry.number))
     return len(all_entries)
-
-
-def encode_path(value: object) -> bytes:
-    """Return a path as bytes for JSON, because it may not be valid text."""
-    if isinstance(value, Path):
-        return os.fsencode(value)
-    raise NotImplementedError(type(value))
-
-
-def decode_path(kind: type, value: object) -> Path:
-    """Return the path encoded by `encode_path`."""
-    if kind is Path and isinstance(value, str):
-        return Path(os.fsdecode(base64.b64decode(value, validate=True)))
-    raise NotImplementedError(kind)
 
 
 def _numbers(directory: Path) -> list[int]:

@@ -1,13 +1,13 @@
 """Number of directories by which commands raised the limit of a scan, so that theirs displace no others from it."""
 
-import os
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
+
+from yarrow.policy.sandbox.record_file import read_records, write_records
 
 MIN_DIRECTORIES = 25_000
 """Minimum directories of a workspace from which their growth is recorded."""
@@ -24,7 +24,7 @@ MAX_FILE_BYTES = 8_388_608
 class GrownRoot(Struct, frozen=True):
     """A root of a workspace in which commands created directories."""
 
-    path: bytes
+    path: Path
     growth: int
 
 
@@ -40,7 +40,8 @@ class ScanLimits:
         """Read what all processes recorded in a directory, and record there from now on."""
         with self._lock:
             self._directory = directory
-            read = {Path(os.fsdecode(root.path)): root.growth for root in _read(directory / LIMITS_FILE)}
+            found = read_records(directory / LIMITS_FILE, list[GrownRoot], MAX_FILE_BYTES)
+            read = {root.path: root.growth for root in found}
             if read != self._known:
                 self._known = self._known | {path: max(it, self._known.get(path, 0)) for path, it in read.items()}
 
@@ -64,25 +65,8 @@ class ScanLimits:
             self._known = dict([*known.items(), *((root, growth) for root in roots)][-MAX_ROOTS:])
             if self._directory is not None:
                 with suppress(OSError):  # an unwritable home must not prevent the cleanup
-                    _write(self._directory / LIMITS_FILE, self._known)
+                    write_records(self._directory / LIMITS_FILE, [GrownRoot(*one) for one in self._known.items()])
 
 
 SCAN_LIMITS = ScanLimits()
 """Growth of the workspaces of all sessions."""
-
-
-def _read(file: Path) -> list[GrownRoot]:
-    with suppress(OSError, msgspec.MsgspecError):
-        with file.open("rb") as opened:
-            data = opened.read(MAX_FILE_BYTES + 1)
-        if len(data) <= MAX_FILE_BYTES:
-            return msgspec.json.decode(data, type=list[GrownRoot])
-    return []
-
-
-def _write(file: Path, known: dict[Path, int]) -> None:
-    """Replace the file. Raises OSError."""
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    beside = file.with_name(f"{LIMITS_FILE}.{os.urandom(8).hex()}")
-    beside.write_bytes(msgspec.json.encode([GrownRoot(os.fsencode(path), it) for path, it in known.items()]))
-    beside.replace(file)

@@ -3,21 +3,18 @@
 A scan stops at a number of directories, level by level, so it omits everything deeper than some level.
 """
 
-import os
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from yarrow.platform import system
 from yarrow.policy.sandbox.git_directories import outermost
-from yarrow.policy.sandbox.quarantine import decode_path, encode_path
+from yarrow.policy.sandbox.record_file import read_records, write_records
 
 REGIONS_FILE = "unjudged"
-"""Name in the journal directory."""
+"""Name in the journal directory; read at any length, because a file that counts as empty would trust all regions."""
 MAX_REGIONS = 1_024
 """Maximum workspaces with more directories than a scan judges; the oldest is forgotten."""
 MAX_SCANNED_ROOTS = 64
@@ -84,7 +81,7 @@ def _update(directory: Path | None, judged: Iterable[Path], cut: Sequence[Unscan
             before = _read(directory)
             after = _updated_regions(before, judged, cut)
             if after != before:
-                _write(directory, after)
+                write_records(directory / REGIONS_FILE, after)
     except OSError:  # an unwritable home must not prevent the command
         _unwritten = _updated_regions(_unwritten, (), cut)
 
@@ -107,19 +104,4 @@ def _updated_regions(
 
 
 def _read(directory: Path) -> tuple[UnscannedRegion, ...]:
-    try:
-        data = (directory / REGIONS_FILE).read_bytes()
-        return msgspec.json.decode(data, type=tuple[UnscannedRegion, ...], dec_hook=decode_path)
-    except (OSError, msgspec.MsgspecError):
-        return ()
-
-
-def _write(directory: Path, found: Sequence[UnscannedRegion]) -> None:
-    """Replace the file. Raises OSError."""
-    beside = directory / f"{REGIONS_FILE}.{os.urandom(8).hex()}"
-    try:
-        beside.write_bytes(msgspec.json.encode(found, enc_hook=encode_path))
-        beside.replace(directory / REGIONS_FILE)
-    finally:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
+    return tuple(read_records(directory / REGIONS_FILE, list[UnscannedRegion]))
