@@ -170,7 +170,6 @@ class Agent:
     async def _accept(self, content: tuple[Block, ...], resources: RunResources, *, typed: str, message_id: str) -> str:
         early: list[Body] = []
         has_hook = HookName.MODIFY_INPUT in resources.hooks
-
         opened: list[_Opening] = []
 
         def open_run() -> tuple[Record, ...]:
@@ -302,10 +301,11 @@ class Agent:
     async def _run_user_action(self, action: UserAction) -> None:
         session_id = self.session.header.id
         end, outcome = await self._attempt(action.work, f"{action.name} of session {session_id}", session_id)
-        failure = outcome.failure or action.abortion
         refused = await self._release()
-        if end is None or refused is not None:
-            end = action.failed(failure if end is None or refused is None else refused.failure())
+        if end is None:
+            end = action.failed(outcome.failure or action.abortion)
+        elif refused is not None:
+            end = action.failed(refused.failure())
         self._writer.publish(end)
 
     async def _release(self) -> StorageError | None:
