@@ -1,7 +1,6 @@
 """Execution of a compaction: requests the summary and creates the record that replaces the dropped messages."""
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import aclosing
 from typing import assert_never
 
@@ -10,28 +9,25 @@ from msgspec.structs import replace
 from yarrow.agent.compaction.plan import CompactionPlan, ineffective
 from yarrow.agent.compaction.summary import (
     FULL_PROMPT,
-    MAX_PIECES,
     TURN_PREFIX_PROMPT,
     Summarize,
     SummaryAnswer,
     SummarySpec,
-    drop_middle,
     input_budget,
     list_touched_files,
     parse_summary,
-    render_message,
+    render_entries,
     request,
     strip_marker,
     summary_text,
-    take_chunk,
     truncate,
-    truncate_to_budget,
+    write_notes,
 )
 from yarrow.agent.message_builder import MAX_ANSWER_CHARACTERS
 from yarrow.agent.model_context import TokenCounter, context_of, last_asked
 from yarrow.agent.retry import TOO_LARGE, RetryPolicy, run_with_retries
 from yarrow.errors import Code, ProviderError, RunError
-from yarrow.message import Message, StopReason, Usage
+from yarrow.message import StopReason, Usage
 from yarrow.provider.base import (
     CallPiece,
     CompletionRequest,
@@ -48,7 +44,6 @@ from yarrow.session.state import apply_record
 
 MAX_HALVINGS = 4
 """Maximum number of times that the request size is halved after a request was too large."""
-NOTHING_SAID = "(nothing)"
 CUT_SUMMARY = "[truncated at the output limit]"
 
 
@@ -161,15 +156,9 @@ class _SummaryWriter:
         self._before = parse_summary(task.state.compaction.summary) if task.state.compaction else ""
 
     async def whole(self) -> str:
-        """Return the notes on all dropped messages, written in several requests if they do not fit in one."""
+        """Return the notes on all dropped messages."""
         wanted = self._wanted(FULL_PROMPT, self._plan.most)
-        notes = self._before
-        left = deque(self._entries(self._plan.dropped, wanted, pieces=MAX_PIECES, notes=truncate(wanted, notes)))
-        while left:
-            notes = truncate(wanted, notes)
-            piece = take_chunk(left, input_budget(wanted, notes) if wanted.window else None)
-            notes = await self._ask(request(wanted, piece, notes))
-        return notes
+        return await write_notes(self._plan.dropped, wanted, self._before, ask=self._ask)
 
     async def prefix(self) -> str:
         """Return the notes on the dropped part of a split turn."""
@@ -179,23 +168,11 @@ class _SummaryWriter:
         began = max(asked or 0, context.start)
         # The previous summary already contains what an earlier compaction dropped from this turn.
         notes = truncate(wanted, self._before) if asked is not None and asked < context.start else ""
-        entries = self._entries(context.messages[began : plan.cut.first_kept], wanted, notes=notes)
+        entries = render_entries(context.messages[began : plan.cut.first_kept], input_budget(wanted, notes))
         return await self._ask(request(wanted, "\n".join(entries), notes))
 
     def _wanted(self, text: str, most: int) -> SummarySpec:
         return SummarySpec(self.model, self._window, most, text, self._plan.task.instructions)
-
-    def _entries(
-        self, messages: Sequence[Message], wanted: SummarySpec, *, pieces: int = 1, notes: str = ""
-    ) -> list[str]:
-        """Render messages to fit into `pieces` requests; one message takes at most a quarter of that space."""
-        entries = [entry for entry in map(render_message, messages) if entry] or [NOTHING_SAID]
-        if not wanted.window:
-            return entries
-        space = input_budget(wanted, notes)
-        return drop_middle(
-            [truncate_to_budget(entry, min(space, space * pieces // 4)) for entry in entries], space * pieces
-        )
 
     async def _ask(self, asked: CompletionRequest) -> str:
         answer = await self._summarise(asked)

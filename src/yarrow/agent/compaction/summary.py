@@ -161,8 +161,10 @@ def request(wanted: SummarySpec, conversation: str, notes: str) -> CompletionReq
     return CompletionRequest(model=wanted.model, messages=(message,), system=SYSTEM, max_tokens=wanted.most)
 
 
-def input_budget(wanted: SummarySpec, notes: str) -> int:
-    """Return the tokens of conversation that fit into one request."""
+def input_budget(wanted: SummarySpec, notes: str) -> int | None:
+    """Return the tokens of conversation that fit into one request; None if the window is unknown."""
+    if not wanted.window:
+        return None
     empty = text_tokens(SYSTEM) + sum(text_tokens(message.text) for message in request(wanted, "", notes).messages)
     return max(MIN_PIECE, int((wanted.window - wanted.most) * SAFETY) - empty)
 
@@ -285,6 +287,33 @@ def _name(name: str) -> str:
 
 MAX_PIECES = 16
 """Maximum requests per summary; in a longer conversation, messages in the middle are replaced by a marker."""
+NOTHING_SAID = "(nothing)"
+
+
+async def write_notes(
+    messages: Sequence[Message], wanted: SummarySpec, notes: str, *, ask: Callable[[CompletionRequest], Awaitable[str]]
+) -> str:
+    """Return notes that add the messages to earlier notes, written in several requests if they do not fit in one.
+
+    Raises what `ask` raises.
+    """
+    left = deque(render_entries(messages, input_budget(wanted, truncate(wanted, notes)), pieces=MAX_PIECES))
+    while left:
+        notes = truncate(wanted, notes)
+        notes = await ask(request(wanted, take_chunk(left, input_budget(wanted, notes)), notes))
+    return notes
+
+
+def render_entries(messages: Sequence[Message], space: int | None, *, pieces: int = 1) -> list[str]:
+    """Render messages to fit into `pieces` requests of `space` tokens each; None for no limit.
+
+    One message takes at most a quarter of the whole space.
+    """
+    entries = [entry for entry in map(render_message, messages) if entry] or [NOTHING_SAID]
+    if space is None:
+        return entries
+    most = min(space, space * pieces // 4)
+    return drop_middle([truncate_to_budget(entry, most) for entry in entries], space * pieces)
 
 
 class SummaryAnswer(Struct, frozen=True):
@@ -318,40 +347,25 @@ class SummaryModel(Struct, frozen=True):
         """Return the summary specification for a task."""
         return SummarySpec(self.model, self.window, min(MOST, self.window // 4) if self.window else MOST, task)
 
+    async def ask(self, asked: CompletionRequest) -> str:
+        """Return the text for a request. Raises what `summarise` raises."""
+        return strip_marker((await self.summarise(asked)).text)
+
 
 async def summarize_messages(messages: Sequence[Message], scribe: SummaryModel) -> str:
     """Return notes on the messages, written in several requests if they do not fit in one.
 
     Raises what `scribe.summarise` raises.
     """
-    wanted = scribe.wanted(FULL_PROMPT)
-    left = deque(_entries(messages, input_budget(wanted, ""), limit=bool(wanted.window), pieces=MAX_PIECES))
-    notes = ""
-    while left:
-        notes = truncate(wanted, notes)
-        piece = take_chunk(left, input_budget(wanted, notes) if wanted.window else None)
-        notes = await _ask(scribe, wanted, piece, notes=notes)
-    return notes
+    return await write_notes(messages, scribe.wanted(FULL_PROMPT), "", ask=scribe.ask)
 
 
 async def write_merge_turn(present: Sequence[Message], other: Sequence[Message], scribe: SummaryModel) -> str:
     """Return a text on how two sessions continue as one; each gets half of the request. Raises as above."""
     wanted = scribe.wanted(MERGE)
-    half = input_budget(wanted, "") // 2
+    space = input_budget(wanted, "")
+    half = None if space is None else space // 2
     parts: list[str] = []
     for label, messages in ((PRESENT, present), (OTHER, other)):
-        parts += [label, *_entries(messages, half, limit=bool(wanted.window), pieces=1)]
-    return await _ask(scribe, wanted, "\n".join(parts), notes="")
-
-
-def _entries(messages: Sequence[Message], space: int, *, limit: bool, pieces: int) -> list[str]:
-    entries = [entry for entry in map(render_message, messages) if entry] or ["(nothing)"]
-    if not limit:
-        return entries
-    return drop_middle(
-        [truncate_to_budget(entry, min(space, space * pieces // 4)) for entry in entries], space * pieces
-    )
-
-
-async def _ask(scribe: SummaryModel, wanted: SummarySpec, conversation: str, *, notes: str) -> str:
-    return strip_marker((await scribe.summarise(request(wanted, conversation, notes))).text)
+        parts += [label, *render_entries(messages, half)]
+    return await scribe.ask(request(wanted, "\n".join(parts), ""))
