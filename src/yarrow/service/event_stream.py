@@ -78,29 +78,23 @@ def _single_responses(
     entry: LoadedSession, events: Sequence[Event], make: Callable[[], Response]
 ) -> Iterator[Response]:
     """Yield a response for each event."""
-    is_alone = entry.bus.subscribers == 1  # then the cache would not be shared
+    fill = _event_filler(entry)
     for event in events:
         response = make()
-        if is_alone:
-            fill_event(response.event, event)
-        else:
-            response.event.CopyFrom(entry.translate(event))
+        fill(response.event, event)
         yield response
 
 
 def _batch_responses(entry: LoadedSession, events: Sequence[Event], make: Callable[[], Response]) -> Iterator[Response]:
     """Yield responses of at most `MAX_BATCH_EVENTS` and `MAX_BATCH_BYTES`; a single event may be larger."""
+    fill = _event_filler(entry)
     response, count, size = make(), 0, 0
-    is_alone = entry.bus.subscribers == 1
     for event in events:
         if count == MAX_BATCH_EVENTS:
             yield response
             response, count, size = make(), 0, 0
         place = response.more.add() if count else response.event
-        if is_alone:
-            fill_event(place, event)
-        else:
-            place.CopyFrom(entry.translate(event))
+        fill(place, event)
         count += 1
         size += place.ByteSize()
         if size > MAX_BATCH_BYTES and count > 1:
@@ -111,3 +105,13 @@ def _batch_responses(entry: LoadedSession, events: Sequence[Event], make: Callab
             response, count, size = following, 1, following.ByteSize()
     if count:
         yield response
+
+
+def _event_filler(entry: LoadedSession) -> Callable[[pb.AgentEvent, Event], None]:
+    """Return the function that fills an empty message with an event: from the session's cache if several clients read.
+
+    For a single one the cache would only cost a copy.
+    """
+    if entry.bus.subscribers == 1:
+        return fill_event
+    return lambda place, event: place.CopyFrom(entry.translate(event))
