@@ -90,17 +90,13 @@ class SessionRpcs:
 
     async def GetSessionTree(self, request: pb.GetSessionTreeRequest, context: Context) -> pb.GetSessionTreeResponse:
         """Return saved sessions as a tree."""
-        from yarrow.service.session_views import view_tree
-
-        return await view_tree(request, self._dependencies.manager, self._sessions)
+        return await session_views.view_tree(request, self._dependencies.manager, self._sessions)
 
     async def GetStats(self, request: pb.GetStatsRequest, context: Context) -> pb.GetStatsResponse:
         """Return the statistics of a session."""
-        from yarrow.service.session_views import view_stats
-
         entry = await self._sessions.get_or_load(request.session_id)
         loaded = None if entry.is_ephemeral else await self._dependencies.manager.load(request.session_id)
-        return view_stats(
+        return session_views.view_stats(
             entry, loaded, await self._sessions.provider_info(entry), prices=self._dependencies.settings.prices
         )
 
