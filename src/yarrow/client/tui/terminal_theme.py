@@ -1,21 +1,16 @@
 """Capabilities of a terminal, and rendering of lines with its colours and signs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from io import BytesIO, TextIOWrapper
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec import Struct
 from rich.color import ColorSystem
 from rich.console import Console, RenderableType
+from rich.segment import Segment
 from rich.style import Style
 from rich.theme import Theme
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from rich.segment import Segment
-
 
 ColourDepth = Literal["none", "16", "256", "true"]
 BackgroundColour = tuple[int, int, int]
@@ -102,7 +97,7 @@ def paint(text: str, style: str, theme: TerminalTheme) -> str:
     return _apply_style(text, _parse_style(style), theme)
 
 
-def _render_line(segments: "Iterable[Segment]", theme: TerminalTheme) -> str:
+def _render_line(segments: Iterable[Segment], theme: TerminalTheme) -> str:
     """Return a line without its padding, which would be copied with it."""
     parts = [(segment.text, segment.style) for segment in segments if not segment.control]
     while parts and not parts[-1][0].rstrip():
