@@ -31,22 +31,19 @@ async def choose_messages(terminal: Terminal, messages: Sequence[pb.Message]) ->
         (chosen.difference_update if index in chosen else chosen.update)(groups[index])
 
     def all_or_none(_index: int) -> None:
-        (chosen.clear if chosen else lambda: chosen.update(range(len(messages))))()
+        if chosen:
+            chosen.clear()
+        else:
+            chosen.update(range(len(messages)))
 
     def confirm(*, squash: bool) -> MessageSelection | ListHint:
         return MessageSelection(tuple(sorted(chosen)), squash) if chosen else NOTHING_CHOSEN
 
-    def whole(_index: int) -> MessageSelection | ListHint:
-        return confirm(squash=False)
-
-    def squashed(_index: int) -> MessageSelection | ListHint:
-        return confirm(squash=True)
-
     keys: dict[str, Callable[[int], MessageSelection | ListHint | None]] = {
         " ": toggle,
         "a": all_or_none,
-        "enter": whole,
-        "s": squashed,
+        "enter": lambda _index: confirm(squash=False),
+        "s": lambda _index: confirm(squash=True),
     }
     feet = (
         "Space toggle · A all/none · Enter create · S create and summarize the rest · / filter · Esc cancel",
