@@ -155,10 +155,9 @@ async def _pick_other_session(context: CommandContext, screen: FrontEnd) -> str 
     others = [one for one in sessions if one.session_id != context.session_id]
     if not others:
         raise CommandError("No other session to merge")
-    rows = map(session_descriptions.format_session, others)
     choices = [
-        (session_descriptions.shorten_id(one.session_id), row.partition("  ")[2])
-        for one, row in zip(others, rows, strict=True)
+        (session_descriptions.shorten_id(one.session_id), session_descriptions.format_session(one).partition("  ")[2])
+        for one in others
     ]
     return await screen.pick(WordPicker(("Merge which session into this one?", "Merge which one?"), choices))
 
@@ -320,7 +319,7 @@ COMMANDS: dict[str, SlashCommand] = {
         on_screen=CommandWording("", "create a session from selected messages", 10_000),
     ),
     "merge": SlashCommand(
-        "SESSION [--summary]",
+        _MERGE_USAGE,
         "merge another session into this one",
         _merge,
         2,
