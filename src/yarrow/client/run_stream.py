@@ -179,7 +179,7 @@ class RunStream:
                     await asyncio.sleep(BUSY_RETRY_SECONDS)
                 else:
                     await backoff.wait(error)
-            except BaseException:
-                # A cancelled reader would leave the call open on the service.
+            except asyncio.CancelledError:
+                # Otherwise the call stays open on the service.
                 call.cancel()
                 raise
