@@ -65,7 +65,7 @@ class _TemplateWriter:
         properties = self._definitions["Settings"]["properties"]
         for key in keys:
             yield from _comment(self._describe(properties[key]))
-            yield from map(_comment_out, self._format_setting(key, properties[key]))
+            yield from (f"  // {line}" for line in self._format_setting(key, properties[key]))
             yield ""
 
     def _format_setting(self, key: str, schema: dict[str, Any]) -> Iterator[str]:
@@ -122,10 +122,6 @@ def _wrap(text: str, indent: int) -> list[str]:
     """Return a text as comment lines that still fit when they are indented and commented out again."""
     width = MAX_LINE_WIDTH - len("  // // ") - indent
     return [f"// {line}" for line in textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)]
-
-
-def _comment_out(line: str) -> str:
-    return f"  // {line}"
 
 
 def _join(lines: list[str]) -> str:
