@@ -84,6 +84,7 @@ def _find_value(flag: Flag) -> FlagValue:
             return FlagValue(ValueKind.ANYTHING)
 
 
+# It also runs in bash 3.2, the version of macOS.
 _BASH = """\
 # Bash completion for yarrow:  eval "$(yarrow --completions bash)"
 _yarrow_models() { %(models)s; }
