@@ -68,8 +68,9 @@ class ProviderProbe(NamedTuple):
 
 
 def list_detectable(environment: Mapping[str, str]) -> list[str]:
-    """Return the built-in providers that need no configuration if they answer: those without a vendor, and those whose
-    vendor's key or address is in the environment. If they do not answer, they are not reported.
+    """Return the built-in providers that need no configuration if they answer; if they do not, they are not reported.
+
+    These are those without a vendor, and those whose vendor's key or address is in the environment.
     """
     return [
         get_provider_id(kind)
