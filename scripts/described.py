@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 from collections.abc import Iterable, Iterator
 from enum import EnumMeta, StrEnum
 from types import ModuleType
@@ -28,7 +29,7 @@ class Described(NamedTuple):
     tag: str
     """Distinguishing member, as `key: "value"`; empty for a struct that is used in one place only."""
     text: str
-    """The docstring of the class."""
+    """The docstring of the class, with its fields named as in JSON."""
     fields: tuple[Field, ...]
 
 
@@ -49,7 +50,9 @@ def _struct(node: ast.ClassDef, module: ModuleType) -> Described:
     )
     config = kind.__struct_config__
     tag = f'`{config.tag_field}: "{config.tag}"`' if config.tag_field else ""
-    return Described(node.name, tag, inspect.getdoc(kind) or "", fields)
+    names = {each.name: each.encode_name for each in msgspec.structs.fields(kind)}
+    text = re.sub(r"`(\w+)`", lambda found: f"`{names.get(found[1], found[1])}`", inspect.getdoc(kind) or "")
+    return Described(node.name, tag, text, fields)
 
 
 def _annotations(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:

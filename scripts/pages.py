@@ -233,8 +233,7 @@ def session_format() -> str:
 
 def _value(value: Described) -> Iterable[str]:
     """Yield a heading, a description and a table, with the names of JSON."""
-    text = value.text.replace("`invalid_arguments`", "`invalidArguments`").replace("`media_type`", "`mediaType`")
-    yield f"### {value.name}\n\n{_escaped(text)}{f' Tag: {value.tag}.' if value.tag else ''}\n"
+    yield f"### {value.name}\n\n{_escaped(value.text)}{f' Tag: {value.tag}.' if value.tag else ''}\n"
     rows = (field._replace(text=re.sub(r"\bNone\b", "null", field.text)) for field in value.fields)
     yield from _table(("field", "type", "default", "meaning"), map(_row, rows))
 
