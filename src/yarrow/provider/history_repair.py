@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ToolCall
 from yarrow.provider.call_ids import CallIds
-from yarrow.provider.encoded_history_cache import WHOLE, HistoryCache, SegmentPlace
+from yarrow.provider.encoded_history_cache import HistoryCache, SegmentPlace
+from yarrow.provider.request_body import Body
 from yarrow.provider.stream_framing import is_json_object
 
 MISSING_RESULT = "No result: the call was interrupted, and its effects are unknown."
@@ -24,7 +25,7 @@ class _Slot(Struct, gc=False):
     result: Message | None = None
 
 
-def pair_tool_calls(messages: Sequence[Message], owner: tuple[str, str], ids: "CallIds") -> Sequence[Message]:
+def pair_tool_calls(messages: Sequence[Message], owner: tuple[str, str], ids: CallIds) -> Sequence[Message]:
     """Return the messages with calls and results paired; `owner` is the provider and the model that they go to.
 
     A result answers the last preceding call with its id that has no result yet, regardless of the messages between. A
@@ -124,8 +125,6 @@ _JSON_MARKS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]')
 """JSON brackets, and strings, in which brackets do not count."""
 _MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
-HistoryPass = Callable[[Sequence[Message]], Sequence[Message]]
-
 
 class Target(Struct, frozen=True):
     """Backend and model for which a history is repaired."""
@@ -142,41 +141,30 @@ def repair_history(messages: Sequence[Message], target: Target, ids: CallIds | N
 
     `ids` has given the ids of the segments before these messages; without it they are the whole history.
     """
-    ids = ids or CallIds()
-    passes: tuple[HistoryPass, ...] = (
-        lambda history: [sent for message in history if (sent := _keep_sendable(message, target)) is not None],
-        lambda history: pair_tool_calls(history, (target.provider, target.model), ids),
-        lambda history: [_fill_empty_result(message) for message in history],
-    )
-    return _apply_passes(passes, messages)
+    sendable = [sent for message in messages if (sent := _keep_sendable(message, target)) is not None]
+    paired = pair_tool_calls(sendable, (target.provider, target.model), ids or CallIds())
+    return [_fill_empty_result(message) for message in paired]
 
 
-class ChatHistory:
-    """History of a chat-completions backend, repaired segment by segment."""
+class ChatHistoryEncoder:
+    """Encoder of the history of a chat, which also follows the rules for chats: text results, and alternating turns."""
 
-    def __init__(self, target: Target, ids: CallIds | None = None) -> None:
+    def __init__(
+        self, target: Target, encode: Callable[[Sequence[Message]], Iterable[Body]], ids: CallIds | None = None
+    ) -> None:
         self._target = target
+        self._encode_repaired = encode
         self._ids = ids or CallIds()
 
-    def repair(self, segment: Sequence[Message], place: SegmentPlace = WHOLE) -> Sequence[Message]:
-        """Apply the rules of every backend, and those for chats: text results, and alternating turns."""
-        passes: tuple[HistoryPass, ...] = (
-            lambda history: repair_history(history, self._target, self._ids),
-            lambda history: list(_move_images(history)),
-            lambda history: list(_merge_neighbours(history)),
-            lambda history: _add_ends(history, place),
-        )
-        return _apply_passes(passes, segment)
+    def encode(self, segment: Sequence[Message], place: SegmentPlace) -> list[Body]:
+        """Return the wire format of the messages that follow the previous segment."""
+        repaired = repair_history(segment, self._target, self._ids)
+        merged = list(_merge_neighbours(_move_images(repaired)))
+        return list(self._encode_repaired(_add_ends(merged, place)))
 
-    def copy(self) -> "ChatHistory":
-        """Return a history with the same state."""
-        return ChatHistory(self._target, self._ids.copy())
-
-
-def _apply_passes(passes: Iterable[HistoryPass], messages: Sequence[Message]) -> Sequence[Message]:
-    for apply in passes:
-        messages = apply(messages)
-    return messages
+    def copy(self) -> "ChatHistoryEncoder":
+        """Return an encoder with the same state."""
+        return ChatHistoryEncoder(self._target, self._encode_repaired, self._ids.copy())
 
 
 def _keep_sendable(message: Message, target: Target) -> Message | None:
@@ -353,21 +341,13 @@ class Turn(Struct, frozen=True):
     messages: tuple[Message, ...]
 
 
-def group_turns(history: Sequence[Message], place: SegmentPlace = WHOLE) -> list[Turn]:
+def group_turns(history: Sequence[Message], place: SegmentPlace) -> list[Turn]:
     """Return the turns of a segment whose calls and results are paired.
 
     The first and the last turn of the history are the user's.
     """
-    grouped = [
-        Turn("assistant" if assistant else "user", tuple(messages))
-        for assistant, messages in groupby(history, key=lambda message: message.role is Role.ASSISTANT)
+    messages = _add_ends(history, place)
+    return [
+        Turn("assistant" if assistant else "user", tuple(turn))
+        for assistant, turn in groupby(messages, key=lambda message: message.role is Role.ASSISTANT)
     ]
-    is_started = not place.is_first or (grouped and grouped[0].side == "user")
-    is_answered = place.is_last and grouped and grouped[-1].side == "assistant"
-    begins = () if is_started else (_user(HISTORY_START),)
-    ends = (_user(CONTINUE_PROMPT),) if is_answered else ()
-    return [*begins, *grouped, *ends]
-
-
-def _user(text: str) -> Turn:
-    return Turn("user", (Message(id="", role=Role.USER, content=(Text(text),), timestamp=""),))

@@ -1,7 +1,7 @@
 """Encoder for the JSON body of a chat-completions request."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from yarrow.message import Image, Message, Opaque, Role, Text, Thinking, ToolCall, ToolSpec
@@ -13,8 +13,7 @@ from yarrow.provider.chat_completions.chunk import (
     decode_fields,
     replay_thinking,
 )
-from yarrow.provider.encoded_history_cache import SegmentPlace
-from yarrow.provider.history_repair import ChatHistory, Target
+from yarrow.provider.history_repair import ChatHistoryEncoder, Target
 from yarrow.provider.request_body import Body, merge_body
 
 _CLAUDE_MODEL = re.compile(r"(?:^|[/.:~-])claude-", re.IGNORECASE)
@@ -43,19 +42,12 @@ def encode_chat_request(
 
 def encode_messages(request: CompletionRequest, target: Target) -> list[Body]:
     """Return the system prompt and the repaired history in wire format."""
+
+    def make_encoder() -> ChatHistoryEncoder:
+        return ChatHistoryEncoder(target, lambda history: map(_message, history))
+
     system = [{"role": "system", "content": request.system}] if request.system.strip() else []
-    return [*system, *target.cache.encode(request.messages, target, lambda: _ChatEncoder(ChatHistory(target)))]
-
-
-class _ChatEncoder:
-    def __init__(self, history: ChatHistory) -> None:
-        self._history = history
-
-    def encode(self, segment: Sequence[Message], place: SegmentPlace) -> list[Body]:
-        return [_message(message) for message in self._history.repair(segment, place)]
-
-    def copy(self) -> "_ChatEncoder":
-        return _ChatEncoder(self._history.copy())
+    return [*system, *target.cache.encode(request.messages, target, make_encoder)]
 
 
 def _add_cache_marks(body: Body) -> Body:

@@ -8,8 +8,7 @@ import msgspec
 from yarrow.config.settings import ProviderSettings
 from yarrow.message import Image, Message, Role, Text, ToolSpec
 from yarrow.provider.base import CompletionRequest
-from yarrow.provider.encoded_history_cache import SegmentPlace
-from yarrow.provider.history_repair import ChatHistory, Target
+from yarrow.provider.history_repair import ChatHistoryEncoder, Target
 from yarrow.provider.ollama.capabilities import OllamaCapabilities, get_replayed_thinking, make_think_field
 from yarrow.provider.request_body import Body, merge_body
 
@@ -51,22 +50,11 @@ def _messages(request: CompletionRequest, target: Target, capabilities: OllamaCa
     def takes(image: Image) -> bool:
         return capabilities.images and image.media_type in MEDIA_TYPES and target.takes_image(image)
 
-    def make_encoder() -> _ConversationEncoder:
-        return _ConversationEncoder(ChatHistory(Target(target.provider, target.model, takes)))
+    def make_encoder() -> ChatHistoryEncoder:
+        return ChatHistoryEncoder(Target(target.provider, target.model, takes), _encode_conversation)
 
     system = [{"role": "system", "content": request.system}] if request.system.strip() else []
     return [*system, *target.cache.encode(request.messages, (target, capabilities.images), make_encoder)]
-
-
-class _ConversationEncoder:
-    def __init__(self, history: ChatHistory) -> None:
-        self._history = history
-
-    def encode(self, segment: Sequence[Message], place: SegmentPlace) -> list[Body]:
-        return list(_encode_conversation(self._history.repair(segment, place)))
-
-    def copy(self) -> "_ConversationEncoder":
-        return _ConversationEncoder(self._history.copy())
 
 
 def _encode_conversation(history: Sequence[Message]) -> Iterator[Body]:
