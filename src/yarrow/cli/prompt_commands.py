@@ -28,7 +28,7 @@ from yarrow.cli.prompt_input import (
 )
 from yarrow.cli.standard_streams import print_error
 from yarrow.cli.terminal_permission_prompts import open_permission_ui
-from yarrow.client import plain_mode
+from yarrow.client import json_mode, plain_mode
 from yarrow.client.json_mode import Sink, dumps
 from yarrow.client.rpc_errors import SessionNotFound, parse_rpc_error
 from yarrow.client.stub import Stub
@@ -173,8 +173,6 @@ async def _run_prompt(context: CliContext, request: pb.PromptRequest, *, notices
                 return print_error(wrong, ExitCode.USAGE)
         session = await choose_session(stub, arguments, request)
         if arguments.json:
-            from yarrow.client import json_mode
-
             for sentence in session.warnings:
                 output.err.write(f"yarrow: {sanitize(sentence)}\n")
             client = json_mode.run_json(stub, session, request, out=output.out)

@@ -16,7 +16,7 @@ from yarrow.platform.real_path import real_path
 from yarrow.session.blobs import blob_folder_for
 from yarrow.session.disk_access import WriterLock
 from yarrow.session.ids import is_valid_id
-from yarrow.session.session_file_reader import SessionHead, find_last_name, make_default_header, read_head
+from yarrow.session.session_file_reader import SessionHead, find_last_name, find_line, make_default_header, read_head
 
 MIN_ID_PART_CHARACTERS = 4
 """Minimum characters of a partial id."""
@@ -106,8 +106,6 @@ def search_sessions(root: Path, cwd: str | None, text: str) -> list[tuple[Sessio
 
     Each comes with the matching line; it is empty if only the name matches.
     """
-    from yarrow.session.session_file_reader import find_line
-
     found: list[tuple[SessionHead, str]] = []
     for listed in list_heads(root, cwd):
         # A session that was deleted meanwhile or is unreadable has no matches.

