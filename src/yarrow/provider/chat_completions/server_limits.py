@@ -36,8 +36,6 @@ def apply_chat_limits(body: Body, limits: Limits) -> Body:
 
 def _omit_refused(body: Body, refused: frozenset[str | int]) -> Body:
     """Return the body without refused fields; a refused token limit is first sent under its other name."""
-    if _CACHE_MARK in refused:
-        body = body | {"messages": [_drop_cache_marks(message) for message in body["messages"]]}
     if not refused:
         return body
     kept: Body = {}
@@ -47,12 +45,14 @@ def _omit_refused(body: Body, refused: frozenset[str | int]) -> Body:
             kept[name] = value
         elif other not in refused:
             kept[other] = value
-    kept["messages"] = [_drop_fields(message, refused) for message in cast("list[Body]", body["messages"])]
+    if _CACHE_MARK in refused:
+        kept["messages"] = [_drop_cache_marks(message) for message in kept["messages"]]
+    if dropped := refused.intersection(_OPTIONAL_MESSAGE_FIELDS):
+        kept["messages"] = [_drop_fields(message, dropped) for message in kept["messages"]]
     return kept
 
 
-def _drop_fields(message: Body, refused: frozenset[str | int]) -> Body:
-    dropped = refused.intersection(_OPTIONAL_MESSAGE_FIELDS)
+def _drop_fields(message: Body, dropped: frozenset[str | int]) -> Body:
     message = {name: value for name, value in message.items() if name not in dropped}
     if "tool_calls" in message and not dropped.isdisjoint(CALL_FIELDS):
         calls = [{name: value for name, value in call.items() if name not in dropped} for call in message["tool_calls"]]
@@ -66,7 +66,7 @@ def _drop_cache_marks(message: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(content, list):
         return message
     marked = cast("list[dict[str, Any]]", content)
-    parts = [{name: value for name, value in part.items() if name != "cache_control"} for part in marked]
+    parts = [{name: value for name, value in part.items() if name != _CACHE_MARK} for part in marked]
     is_text = len(parts) == 1 and parts[0].get("type") == "text"
     return message | {"content": parts[0]["text"] if is_text else parts}
 

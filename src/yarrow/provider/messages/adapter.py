@@ -92,7 +92,7 @@ class MessagesProvider:
         """Stream one answer; if the server refuses an optional part, retry without it, and omit it from then on."""
         room, options = 0, request.stream_opts
         while True:
-            limits = self._get_limits(request.model)
+            limits = self._limits.get(request.model)
             body = self._body(request, limits, room)
             try:
                 decoder = MessagesDecoder(self._backend, chunk_size=options.chunk_size)
@@ -106,7 +106,7 @@ class MessagesProvider:
                     room = left
                 elif forbids_thinking(error) and request.thinking is not ThinkingLevel.OFF:
                     request = replace(request, thinking=ThinkingLevel.OFF)
-                elif not self._limits.learn(error, SentRequest(request, body, limits)):
+                elif not self._limits.learn(error, SentRequest(request, body, self._add_fixed_style(limits))):
                     raise
             else:
                 return
@@ -139,23 +139,21 @@ class MessagesProvider:
             entry = None
         return infer_capabilities(self._model) if entry is None else entry.get_capabilities(self._model)
 
-    def _get_limits(self, model: str) -> Limits:
-        limits = self._limits.get(model)
-        # A fixed thinking style is never changed, so an error about it states nothing new.
+    def _add_fixed_style(self, limits: Limits) -> Limits:
+        """Return the limits with which an error about a fixed thinking style, which never changes, is not new."""
         return limits if self.thinking_style is None else limits | _EVERY_STYLE
 
     def _body(self, request: CompletionRequest, limits: Limits, room: int) -> Body:
-        learned = self._limits.get(request.model)
         capabilities = self._capabilities.get(request.model) or infer_capabilities(request.model)
         capabilities = apply_messages_limits(capabilities, limits)
         if self.thinking_style is not None:
             capabilities = replace(capabilities, style=self.thinking_style)
         return encode_messages_request(
             request,
-            Target(self._name, request.model, learned.accepts_image, self._histories),
+            Target(self._name, request.model, limits.accepts_image, self._histories),
             settings=self._settings,
             capabilities=replace(capabilities, max_output=room) if room else capabilities,
-            accepts_signature=learned.accepts,
+            accepts_signature=limits.accepts,
         )
 
 
