@@ -1,7 +1,7 @@
 """Cache of encoded histories: a request repeats the messages of the last one, and each is encoded once."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, Self
 
 from msgspec import Struct
@@ -42,7 +42,7 @@ class HistoryEncoder(Protocol):
 class _Encoded(Struct):
     """The encoded beginning of a history, and the answer after it; no call before that answer waits for its result."""
 
-    key: Hashable
+    key: object
     encoder: HistoryEncoder
     """Its state is that before the answer."""
     messages: tuple[Message, ...] = ()
@@ -65,7 +65,7 @@ class HistoryCache:
         self._encoded: list[_Encoded] = []
 
     def encode(
-        self, messages: tuple[Message, ...], key: Hashable, make_encoder: Callable[[], HistoryEncoder]
+        self, messages: tuple[Message, ...], key: object, make_encoder: Callable[[], HistoryEncoder]
     ) -> list[Body]:
         """Return the wire format of a history; `key` is everything else that its encoding depends on."""
         if len(messages) < MIN_MESSAGES:
@@ -78,7 +78,7 @@ class HistoryCache:
             rest = encoded.encoder.copy().encode(messages[encoded.end :], place)
         return [*encoded.bodies, *rest]
 
-    def _find(self, messages: tuple[Message, ...], key: Hashable) -> _Encoded | None:
+    def _find(self, messages: tuple[Message, ...], key: object) -> _Encoded | None:
         for encoded in self._encoded:
             if encoded.key == key and encoded.messages == messages[: len(encoded.messages)]:
                 return encoded
@@ -92,7 +92,7 @@ def _extend(encoded: _Encoded, messages: tuple[Message, ...]) -> list[Body] | No
     message on the wire, so that only an answer can begin a segment, and only after a message of the user's side.
     """
     begin = encoded.end
-    end = begin + find_closed_answer(messages[begin:])
+    end = begin + _find_closed_answer(messages[begin:])
     if end == begin:
         return None
     encoder = encoded.encoder.copy()
@@ -105,7 +105,7 @@ def _extend(encoded: _Encoded, messages: tuple[Message, ...]) -> list[Body] | No
     return rest
 
 
-def find_closed_answer(messages: Sequence[Message]) -> int:
+def _find_closed_answer(messages: Sequence[Message]) -> int:
     """Return the index of the last answer before which no call waits for its result; 0 if there is none."""
     waiting: dict[str, int] = {}
     found = 0
