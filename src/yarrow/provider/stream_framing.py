@@ -163,3 +163,11 @@ def is_json_object(text: str) -> bool:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
     return True
+
+
+def decode_json_object(text: str) -> dict[str, Any]:
+    """Return the JSON object in a text; empty if the text is something else."""
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return {}

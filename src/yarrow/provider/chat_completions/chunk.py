@@ -1,7 +1,7 @@
 """Chunks of a chat-completions stream: usage, thinking and opaque fields."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -9,7 +9,7 @@ from msgspec import Struct
 from yarrow.message import Thinking, Usage
 from yarrow.provider.answer_decoder import UsageAccumulator
 from yarrow.provider.backend_errors import Backend
-from yarrow.provider.stream_framing import decode_leniently
+from yarrow.provider.stream_framing import decode_json_object, decode_leniently
 
 
 class FunctionDelta(Struct, frozen=True, gc=False):
@@ -233,13 +233,7 @@ def encode_fields(fields: Mapping[str, Any]) -> str:
 
 def decode_fields(opaque: str, names: tuple[str, ...]) -> dict[str, Any]:
     """Return the named fields in an opaque text; empty if it contains something else."""
-    if not opaque:
-        return {}
-    try:
-        value: object = msgspec.json.decode(opaque)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return {}
-    held = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    held = decode_json_object(opaque) if opaque else {}
     return {name: held[name] for name in names if isinstance(held.get(name), list | dict) and held[name]}
 
 

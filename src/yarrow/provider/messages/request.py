@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import Any, assert_never, cast
+from typing import Any, assert_never
 
 import msgspec
 from msgspec import Struct
@@ -17,6 +17,7 @@ from yarrow.provider.encoded_history_cache import SegmentPlace
 from yarrow.provider.history_repair import Target, Turn, drop_thinking, group_turns, repair_history
 from yarrow.provider.messages.capabilities import EFFORTS, Effort, MessagesCapabilities
 from yarrow.provider.request_body import Body, merge_body
+from yarrow.provider.stream_framing import decode_json_object
 
 SEPARATOR = '{"type":"apart"}'
 """Opaque data between two separately signed blocks of thinking; it is never sent."""
@@ -41,10 +42,10 @@ def decode_thinking(block: Thinking | Opaque) -> dict[str, Any] | None:
     """Return the block as the backend sent it; None for an unsigned one, which the backend would refuse."""
     match block:
         case Thinking(text, opaque):
-            signature = _string(_fields(opaque), "signature")
+            signature = _string(decode_json_object(opaque), "signature")
             return {"type": "thinking", "thinking": text, "signature": signature} if signature.strip() else None
         case Opaque(data):
-            fields = _fields(data)
+            fields = decode_json_object(data)
             kind, signature, encrypted = (_string(fields, name) for name in ("type", "signature", "data"))
             if kind == "thinking" and signature.strip():
                 return {"type": kind, "thinking": _string(fields, "thinking"), "signature": signature}
@@ -59,14 +60,6 @@ def is_thinking_block(block: dict[str, Any]) -> bool:
 def get_signature(block: dict[str, Any]) -> str:
     """Return the identity of a block of thinking: its signature or its encrypted data."""
     return str(block.get("signature") or block.get("data"))
-
-
-def _fields(opaque: str) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(opaque)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _string(fields: dict[str, Any], name: str) -> str:
