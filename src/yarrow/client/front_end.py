@@ -92,6 +92,16 @@ class FrontEnd(Protocol):
         ...
 
 
+class InputLine(Struct, frozen=True):
+    """An input line as it was sent."""
+
+    text: str
+    follow_up: bool = False
+    """True if the line is for the end of the run."""
+    is_from_key: bool = False
+    """True if a key sent the line, so that there is no typed text to lose."""
+
+
 class ConversationSession(Protocol):
     """The session in which a conversation is held. Calls raise `aio.AioRpcError` if the service refuses."""
 
@@ -119,23 +129,13 @@ class ConversationSession(Protocol):
         """Continue in a session."""
         ...
 
-    async def run(self, line: "InputLine", request: pb.RunToolRequest | None) -> None:
+    async def run(self, line: InputLine, request: pb.RunToolRequest | None) -> None:
         """Send a line as a prompt, or run it as the shell command in `request`. Raises `CommandError`."""
         ...
 
     async def find_last_answer(self) -> str:
         """Return the text of the model's last message that has text; empty if none has."""
         ...
-
-
-class InputLine(Struct, frozen=True):
-    """An input line as it was sent."""
-
-    text: str
-    follow_up: bool = False
-    """True if the line is for the end of the run."""
-    is_from_key: bool = False
-    """True if a key sent the line, so that there is no typed text to lose."""
 
 
 MakeSession = Callable[[str], Awaitable[str]]
