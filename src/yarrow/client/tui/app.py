@@ -71,10 +71,12 @@ class App:
         self._terminal = terminal
         self._changed = asyncio.Event()
         self._client = SessionClient(stub, SessionListener(self._on_events, self._on_connection, self._on_task_end))
-        images = ImageInput(self.view_state, self.add_note)
+        self._images = ImageInput(self.view_state, self.add_note)
         sources = make_sources(stub, lambda: self._client.session_id, lambda: self.view_state.cwd)
         sign = PROMPT_SIGN if terminal.theme.has_signs else "> "
-        self.editor = Editor(sources, sign=sign, attachments=images.attachments, on_paste=images.attach_pasted)
+        self.editor = Editor(
+            sources, sign=sign, attachments=self._images.attachments, on_paste=self._images.attach_pasted
+        )
         self.permission_question = PermissionQuestion(self._make_question_host())
         self._permission_queue = PermissionQueue(
             self._show_question, self._client.answer, partial(self.add_note, "error")
@@ -82,9 +84,9 @@ class App:
         self._tasks: set[asyncio.Task[None]] = set()
         self._quit_asked_at = 0.0
         self.operation = LongOperation(self._on_operation)
-        self.screen = Screen(terminal, self._make_screen_components(images))
+        self.screen = Screen(terminal, self._make_screen_components())
         self._session = ScreenSession(
-            self._client, self.view_state, images, on_open=self._on_open, on_change=self._changed.set
+            self._client, self.view_state, self._images, on_open=self._on_open, on_change=self._changed.set
         )
         self._conversation = Conversation(stub, self._make_chat_parts(), make_session=options.make_session)
 
@@ -196,7 +198,7 @@ class App:
         )
         return ChatParts(front_end, self._session, self.operation, Clipboard(os.environ, self.screen.copy))
 
-    def _make_screen_components(self, images: ImageInput) -> ScreenComponents:
+    def _make_screen_components(self) -> ScreenComponents:
         editor, question = self.editor, self.permission_question
         is_writing = Condition(lambda: self.screen.has_focus(editor.container))
         outside = question.make_outside_bindings(
@@ -209,7 +211,7 @@ class App:
             editor.container,
             merge_key_bindings(
                 [
-                    make_bindings(self._make_actions(images)),
+                    make_bindings(self._make_actions()),
                     ConditionalKeyBindings(editor.make_bindings(), is_writing),
                     outside,
                 ]
@@ -225,7 +227,7 @@ class App:
         """Switch thinking, or the output of tools, between short and full display."""
         self.add_note("notice", self.view_state.toggle_fold(thinking=thinking))
 
-    def _make_actions(self, images: ImageInput) -> dict[KeyAction, Callable[[], None]]:
+    def _make_actions(self) -> dict[KeyAction, Callable[[], None]]:
         return {
             "submit": self.submit,
             "follow_up": partial(self.submit, follow_up=True),
@@ -235,7 +237,7 @@ class App:
             "think": partial(self.handle_line, InputLine("/thinking more", is_from_key=True)),
             "models": partial(self.handle_line, InputLine("/model", is_from_key=True)),
             "edit": lambda: self.start_task(self._edit_externally()),
-            "picture": lambda: self.start_task(self._paste_image(images)),
+            "picture": lambda: self.start_task(self._paste_image()),
             "outside": self._rerun_unsandboxed,
             "suspend": lambda: self.start_task(self._suspend()),
             "help": partial(self.handle_line, InputLine("/help", is_from_key=True)),
@@ -273,8 +275,8 @@ class App:
         except EditorError as error:
             self.add_note("error", str(error))
 
-    async def _paste_image(self, images: ImageInput) -> None:
-        if text := await images.attach_clipboard():
+    async def _paste_image(self) -> None:
+        if text := await self._images.attach_clipboard():
             self.editor.insert(text)
             self.screen.refresh()
 
