@@ -8,7 +8,12 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.utils import get_cwidth
 
-from yarrow.client.tui.editor.attachments import MAX_INLINE_LINES, PastePlaceholders, find_mentioned_images
+from yarrow.client.tui.editor.attachments import (
+    MAX_INLINE_LINES,
+    ImageAttachments,
+    PastePlaceholders,
+    find_mentioned_images,
+)
 from yarrow.client.tui.editor.completion import (
     CompletionItem,
     CompletionSources,
@@ -107,7 +112,7 @@ def test_completions_open_by_themselves_for_commands_and_mentions(text: str, ope
 
 
 def test_taking_the_text_clears_the_editor() -> None:
-    editor = Editor(SOURCES, sign="> ")
+    editor = Editor(SOURCES, sign="> ", attachments=ImageAttachments())
     assert editor.take() == ""
     editor.set_text(f"see {editor.pastes.shorten('x' * 3_000)}")
     assert editor.take() == f"see {'x' * 3_000}"

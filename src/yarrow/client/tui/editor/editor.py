@@ -120,7 +120,7 @@ class Editor:
         sources: CompletionSources,
         *,
         sign: str,
-        attachments: ImageAttachments | None = None,
+        attachments: ImageAttachments,
         on_paste: Callable[[str], str] = lambda _: "",
     ) -> None:
         """`on_paste` returns what to insert for a paste with a special meaning; empty for ordinary text."""
@@ -131,7 +131,7 @@ class Editor:
         )
         self.history = InputHistory()
         self.pastes = PastePlaceholders()
-        self.attachments = attachments or ImageAttachments()
+        self._attachments = attachments
         self._on_paste = on_paste
         self._accepts_single = False
         """True after Tab until completions arrive: a single one is accepted, since there is nothing to choose."""
@@ -259,7 +259,7 @@ class Editor:
             return
         before = self.buffer.document.text_before_cursor
         # A placeholder is deleted as a whole: a part of it would have no meaning.
-        placeholder = self.pastes.placeholder_before(before) or self.attachments.placeholder_before(before)
+        placeholder = self.pastes.placeholder_before(before) or self._attachments.placeholder_before(before)
         self.buffer.delete_before_cursor(len(placeholder) or 1)
 
     def _paste(self, event: KeyPressEvent) -> None:
