@@ -18,6 +18,7 @@ BROKEN = """
 from yarrow.client.tui.{module} import {owner}
 def broken(*_):
     raise RuntimeError("broken on purpose")
+assert hasattr({owner}, "{name}")
 {owner}.{name} = broken
 from yarrow.cli.entry_point import main
 raise SystemExit(main())
@@ -63,7 +64,7 @@ async def test_case_U_03_the_terminal_is_closed(world: World, place: Place) -> N
 @pytest.mark.parametrize(
     ("module", "owner", "name", "keys"),
     [
-        ("app", "App", "abort", "\x1b"),
+        ("app", "App", "_abort", "\x1b"),
         ("view_state", "ViewState", "apply_events", "go\r"),
         ("view_state", "ViewState", "make_frame", ""),
         ("views.list_view", "ListView", "_move", "/model\r\x1b[B"),

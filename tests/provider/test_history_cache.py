@@ -94,6 +94,20 @@ def test_a_late_result_answers_its_call(name: str, monkeypatch: pytest.MonkeyPat
         late,
     )
     requests = [CompletionRequest(model=model, messages=history[:end], tools=TOOLS[:1]) for end in range(1, 7)]
-    expected = prompts(form, requests)
+    expected = [prompts(form, [request])[0] for request in requests]
+    monkeypatch.setattr(encoded_history_cache, "MIN_MESSAGES", 1)
+    assert prompts(form, requests) == expected
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_an_answer_of_which_nothing_is_sent_begins_no_segment(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    form = FORMATS[name]
+    model = form.models[0]
+    truncated = said(Role.ASSISTANT, ToolCall("c1", "read"), incomplete=True, provider=HERE, model=model)
+    begun = (*conversation(1, model), truncated)
+    answered = (*begun, said(Role.ASSISTANT, Text("Done."), provider=HERE, model=model))
+    histories = [answered, (*begun, said(Role.USER, Text("Go on.")))]
+    requests = [CompletionRequest(model=model, messages=history, tools=TOOLS[:1]) for history in histories]
+    expected = [prompts(form, [request])[0] for request in requests]
     monkeypatch.setattr(encoded_history_cache, "MIN_MESSAGES", 1)
     assert prompts(form, requests) == expected

@@ -89,7 +89,8 @@ def _extend(encoded: _Encoded, messages: tuple[Message, ...]) -> list[Body] | No
     """Encode the messages up to the last answer before which no call waits; return the bodies of the others.
 
     Returns None if there is no such answer, or if the parts do not fit together there: neighbours of one role are one
-    message on the wire, so that only an answer can begin a segment, and only after a message of the user's side.
+    message on the wire, so that only an answer can begin a segment, and only after a message of the user's side. An
+    answer of which nothing is sent cannot: another request may continue it with a message of the user's side.
     """
     begin = encoded.end
     end = begin + _find_closed_answer(messages[begin:])
@@ -97,9 +98,11 @@ def _extend(encoded: _Encoded, messages: tuple[Message, ...]) -> list[Body] | No
         return None
     encoder = encoded.encoder.copy()
     bodies = encoder.encode(messages[begin:end], SegmentPlace(is_first=not begin, is_last=False))
-    rest = encoder.copy().encode(messages[end:], SegmentPlace(is_first=False, is_last=True))
-    if not bodies or bodies[-1]["role"] in _ANSWER_ROLES or not rest or rest[0]["role"] not in _ANSWER_ROLES:
+    after = SegmentPlace(is_first=False, is_last=True)
+    answer = encoder.copy().encode(messages[end : end + 1], after)
+    if not bodies or bodies[-1]["role"] in _ANSWER_ROLES or not answer or answer[0]["role"] not in _ANSWER_ROLES:
         return None
+    rest = encoder.copy().encode(messages[end:], after)
     encoded.encoder, encoded.messages = encoder, messages[: end + 1]
     encoded.bodies += bodies
     return rest
