@@ -65,28 +65,31 @@ def _affects_common_directory(real: Path, roots: Sequence[Path]) -> bool:
 
 def _is_hook_target(real: Path, root: Path) -> bool:
     """Return whether a hook of an enclosing repository is a symlink to a file."""
+    # Imported here because only writes need these.
     from yarrow.policy.sandbox.git_internal_files import git_directory_of
-    from yarrow.policy.sandbox.links_to_executed_files import hook_targets  # only writes need these
+    from yarrow.policy.sandbox.links_to_executed_files import hook_targets
 
-    for above in (root, *real.parents):
+    for above in _directories_around(real, root):
         with suppress(OSError, ValueError):
-            if above.is_relative_to(root) and real in hook_targets(git_directory_of(above / ".git")):
+            if real in hook_targets(git_directory_of(above / ".git")):
                 return True
     return False
 
 
 def _is_included(real: Path, root: Path) -> bool:
     """Return whether a file is a global configuration, or included by one or by that of an enclosing repository."""
-    from yarrow.policy.git_config import (
-        global_config_files,
-        included_files,  # only writes need these
-    )
+    from yarrow.policy.git_config import global_config_files, included_files  # only writes need these
 
     home = Path.home()
-    around = [above / ".git/config" for above in (root, *real.parents) if above.is_relative_to(root)]
+    around = [above / ".git/config" for above in _directories_around(real, root)]
     shared = global_config_files(home)
     included = (path for config in (*around, *shared) for path in included_files(config, home))
     return any(Path(real_path(path)) == real for path in chain(shared, included))
+
+
+def _directories_around(real: Path, root: Path) -> list[Path]:
+    """Return a root and the directories between it and a path."""
+    return [above for above in dict.fromkeys((root, *real.parents)) if above.is_relative_to(root)]
 
 
 def _names(directory: Path) -> list[str]:
