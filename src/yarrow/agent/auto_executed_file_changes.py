@@ -178,9 +178,7 @@ def _noted(code: str, text: str, names: Sequence[str], *, advice: str = "Review 
 
 
 def _look_at_git(roots: list[Path]) -> "tuple[WorkspaceRepositories, dict[Path, tuple[str, ...]]]":
-    from yarrow.policy import (
-        repository_snapshot,  # imported here because many runs call no tool that writes
-    )
+    from yarrow.policy import repository_snapshot  # many runs call no tool that writes
 
     found = repository_snapshot.scan_repositories(roots)
     return found, repository_snapshot.read_exec_commands(found.states)

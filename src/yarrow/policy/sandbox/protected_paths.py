@@ -142,10 +142,7 @@ def directories_between(root: Path, path: Path) -> list[Path]:
 
 def _protect_included(root: Path, roots: Sequence[Path], found: ScanResult) -> None:
     """Protect the workspace files that a git configuration includes, since they too name what git runs."""
-    from yarrow.policy.git_config import (
-        global_config_files,
-        included_files,  # scans for reads do not need these
-    )
+    from yarrow.policy.git_config import global_config_files, included_files  # scans for reads do not need these
 
     home = Path.home()
     shared = global_config_files(home)
