@@ -103,8 +103,7 @@ class PathGuard(Struct, frozen=True):
         """Return the guard to create before a command; a root that is already a git directory is the user's."""
         places = tuple(GuardedPath.for_path(path) for path in dict.fromkeys(missing))
         roots = tuple(root for root in roots if root.is_dir())
-        absent = [tuple(root for root in roots if not os.path.lexists(root / name)) for name in ("HEAD", ".git")]
-        return cls(places, *absent)
+        return cls(places, _without(roots, "HEAD"), _without(roots, ".git"))
 
     def quarantine(self, quarantine: Quarantine) -> list[QuarantineEntry]:
         """Quarantine what was created, and return the entries."""
@@ -141,6 +140,10 @@ def file_signature(path: Path) -> str:
     except OSError:
         return "" if not os.path.lexists(path) else "unreadable"
     return f"{status.st_dev}-{status.st_ino}-{kind}-{hashlib.sha256(content).hexdigest()}"
+
+
+def _without(roots: Iterable[Path], name: str) -> tuple[Path, ...]:
+    return tuple(root for root in roots if not os.path.lexists(root / name))
 
 
 def _is_bare(root: Path) -> bool:

@@ -175,8 +175,9 @@ def rescan(before: Baseline, lister: ListDirectory | None = None) -> GitScan:
     found = scan_git_directories(before.roots, but=before.beyond, closed=before.closed, lister=lister)
     # Directories deeper than the scan before the command displace nothing that it judged.
     depth = len(before.level_counts) - 1 if before.beyond else None
-    counts = {"before": before.level_counts[:depth], "after": found.level_counts[:depth]}
-    SCAN_LIMITS.record(before.roots, before.growth, **counts)
+    SCAN_LIMITS.record(
+        before.roots, before.growth, before=before.level_counts[:depth], after=found.level_counts[:depth]
+    )
     return found
 
 

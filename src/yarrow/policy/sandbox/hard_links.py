@@ -49,9 +49,9 @@ def protect_startup_files(paths: Sequence[Path], roots: Sequence[Path], found: S
             if path != root and path.is_relative_to(root):
                 files.append(path)
                 _protect(_protectable_path(path, root), root, one)
-    if not (
-        identities := {identity for path in files for file in files_at(path) if (identity := hard_link_identity(file))}
-    ):
+    linked = (hard_link_identity(file) for path in files for file in files_at(path))
+    identities = {identity for identity in linked if identity is not None}
+    if not identities:
         return
     for root, one in zip(roots, found, strict=True):
         for path in find_by_identity(root, identities):
