@@ -168,7 +168,7 @@ def _may_be_git_directory(place: Path) -> bool:
 def _git_directory_named_by(git: Path) -> Path | None:
     """Return the git directory that a `.git` symlink or file points to."""
     try:
-        return Path(real_path(git if git.is_dir() else read_gitfile(git)))
+        return Path(real_path(git_directory_of(git)))
     except (OSError, ValueError):
         return None
 
