@@ -14,6 +14,7 @@ from yarrow.policy.git_write_protection import GIT_PROTECTED, is_executed_by_git
 from yarrow.policy.links_to_secret_files import SecretLinks
 from yarrow.policy.permission.path_rules import DeniedPaths
 from yarrow.policy.sandbox.credential_paths import CredentialPaths
+from yarrow.policy.sandbox.directory_scan import REMOTE_DIRECTORIES
 from yarrow.policy.sandbox.secret_symlink_targets import is_recorded
 from yarrow.policy.sandbox.session_tmp import SessionTmp
 from yarrow.policy.secret_names import ENV_FILES, SecretFiles
@@ -24,8 +25,6 @@ from yarrow.policy.temp_dir import is_output_file
 
 NESTED_GIT_DIRECTORIES = (["modules"], ["worktrees"])
 """Directories below a `.git` that contain further git directories."""
-REMOTE_DIRECTORIES = frozenset({"remotes", "branches"})
-"""Directories in a `.git` with remotes, whose addresses may make git run a program."""
 OWN_DIRECTORY = ".yarrow"
 READ_FLAGS = os.O_RDONLY | system.NONBLOCK
 """Flags for reading; a FIFO would otherwise block."""

@@ -30,6 +30,8 @@ NANOSECONDS = 1_000_000_000
 HEAD = "HEAD"
 GIT_DIRECTORY_SETS = (frozenset({"head", "objects", "refs"}), frozenset({"head", "commondir"}))
 """Sets of lowercase names, each of which makes git accept a directory as a git directory, whatever its own name."""
+REMOTE_DIRECTORIES = ("remotes", "branches")
+"""Directories in a git directory with remotes outside its configuration; their addresses may make git run a program."""
 GIT_DIRECTORY_NAMES = frozenset[str]().union(*GIT_DIRECTORY_SETS)
 GIT_NAMES = GIT_DIRECTORY_NAMES | {".git", "config", "config.worktree", "hooks"}
 """Lowercase names that make a git directory, or that git executes or obeys in one."""

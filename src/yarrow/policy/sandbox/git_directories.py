@@ -28,7 +28,13 @@ from yarrow.policy.git_config import (
     parse_settings,
     render_settings,
 )
-from yarrow.policy.sandbox.directory_scan import DirectoryListing, ListDirectory, is_complete, start_scan
+from yarrow.policy.sandbox.directory_scan import (
+    REMOTE_DIRECTORIES,
+    DirectoryListing,
+    ListDirectory,
+    is_complete,
+    start_scan,
+)
 from yarrow.policy.sandbox.git_internal_files import git_directory_of, is_own_worktree, read_content, read_path
 from yarrow.policy.sandbox.scan_limits import SCAN_LIMITS
 from yarrow.policy.secret_names import ENV_FILES, SecretFiles
@@ -43,10 +49,8 @@ MAX_JUDGED_PATH_BYTES = 3_800
 CONFIG_FILES = ("config", "config.worktree")
 OBEYED_NAMES = (*CONFIG_FILES, "hooks", "commondir")
 """Names in a git directory that make git execute something or look elsewhere."""
-REMOTE_DIRECTORIES = ("remotes", "branches")
-"""Directories in a git directory with remotes outside its configuration."""
 HELPER_LINE = re.compile(rf"^(?:URL:)?[ \t]*(?:{HELPER_ADDRESS})", re.MULTILINE)
-"""Line of such a file whose address makes git run a program."""
+"""Line of a file in `REMOTE_DIRECTORIES` whose address makes git run a program."""
 SAMPLE_SUFFIX = ".sample"
 """Suffix of hooks that git does not run."""
 MAX_HASHED_BYTES = 67_108_864
