@@ -168,7 +168,7 @@ def is_secret_file(directory: str, name: str) -> bool:
     """Return whether a file in a tool's directory contains keys: by name, or by content for `*.pem` and `*.key`."""
     if is_secret_name(name):
         return True
-    return may_hold_key(name) and not holds_only_certificates(os.path.join(directory, name))  # noqa: PTH118
+    return may_hold_key(name) and not holds_only_certificates(os.path.join(directory, name))  # noqa: PTH118 (strings throughout)
 
 
 @lru_cache(maxsize=1)

@@ -46,7 +46,7 @@ def open_directory(root: Path, path: Path, *, make: bool = False) -> int:
                 system.copy_owner(below, os.fstat(at))
             os.close(at)
             at = below
-    except BaseException:
+    except BaseException:  # also an interrupt: leave no descriptor open
         os.close(at)
         raise
     return at

@@ -64,9 +64,9 @@ def find_symlinks(path: Path) -> Iterator[Path]:
         if name == os.pardir:
             real = os.path.dirname(real)  # noqa: PTH120 (strings throughout)
             continue
-        step = os.path.join(real, name)  # noqa: PTH118
+        step = os.path.join(real, name)  # noqa: PTH118 (strings throughout)
         try:
-            target = os.readlink(step)  # noqa: PTH115
+            target = os.readlink(step)  # noqa: PTH115 (strings throughout)
         except (OSError, ValueError):  # the usual case: not a symlink
             real = step
             continue

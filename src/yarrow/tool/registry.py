@@ -126,7 +126,7 @@ async def _run_tool(tool: Tool, arguments: Struct, context: ToolContext) -> Asyn
                         yield item
                     else:
                         result = item
-    except Exception as error:  # noqa: BLE001  (tools may be third-party code, and each call needs a result)
+    except Exception as error:  # noqa: BLE001 (tools may be third-party code, and each call needs a result)
         reason = f"{type(error).__name__}: {error}".rstrip(": ")
         result = limit_result(ToolFailed(f"The tool {tool.name} failed: {reason}. Try another way."), context)
     yield result

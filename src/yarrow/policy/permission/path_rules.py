@@ -170,7 +170,7 @@ def _absolute_pattern(pattern: str, cwd: Path) -> str:
         pattern = f"{Path.home()}{pattern[1:]}"
     if pattern.startswith("*"):
         return pattern
-    rooted = pattern if os.path.isabs(pattern) else f"{cwd}/{pattern}"  # noqa: PTH117
+    rooted = pattern if os.path.isabs(pattern) else f"{cwd}/{pattern}"  # noqa: PTH117 (strings throughout)
     return system.to_posix(os.path.normpath(rooted))
 
 

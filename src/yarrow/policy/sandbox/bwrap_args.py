@@ -153,7 +153,7 @@ def _hidden_masks() -> list[Mount]:
     places: list[Mount] = [
         EmptyMount(cached_realpath(name))
         for name in (*HIDDEN_DIRECTORIES, *private)
-        if os.path.isdir(name)  # noqa: PTH112
+        if os.path.isdir(name)  # noqa: PTH112 (a string)
     ]
     return places + [BindMount(str(DEV_NULL), name) for name in SECRET_FILES if os.access(name, os.R_OK)]
 

@@ -233,7 +233,7 @@ class _LinkMaker:
                     elif entry.is_file(follow_symlinks=False) and links.is_copied(below[1:]):
                         self._copy(entry.path, f"{top}{below}")
                     else:
-                        os.symlink(f"{links.sandbox_path}{below}", f"{top}{below}")  # noqa: PTH211
+                        os.symlink(f"{links.sandbox_path}{below}", f"{top}{below}")  # noqa: PTH211 (strings throughout)
 
     def _above(self, top: str, below: str) -> str:
         """Create the parent directories of a path below `top`; return the joined path."""

@@ -86,7 +86,7 @@ def _has_secret_name(below: str, real: str) -> bool:
     *above, name = below.split("/")
     if not PACKAGE_DIRECTORIES.isdisjoint(above):
         return False
-    return any(map(is_secret_name, above)) or is_secret_file(os.path.dirname(real), name)  # noqa: PTH120
+    return any(map(is_secret_name, above)) or is_secret_file(os.path.dirname(real), name)  # noqa: PTH120 (a string)
 
 
 def _normalize(path: str) -> str:

@@ -21,7 +21,7 @@ MAX_LINES = 200
 """Maximum lines of the tail that are searched."""
 MAX_PATHS = 64
 """Maximum paths in the output that are looked up on the host."""
-SESSION_DIRECTORIES = (Path("/tmp"),)  # noqa: S108
+SESSION_DIRECTORIES = (Path("/tmp"),)  # noqa: S108 (the session's own inside)
 """Paths inside that are the session's own."""
 CREDENTIAL_FILES = (".ssh", ".gnupg", ".git-credentials", ".netrc", ".config/git/credentials", ".config/gh")
 """Files and directories below the home that contain keys."""

@@ -242,7 +242,7 @@ def executed_parts(
     """
     try:
         paths = list(_executed_paths(directory, roots))
-    except Exception:  # noqa: BLE001
+    except Exception:  # noqa: BLE001 (a command may have provoked any error, so that nothing is judged)
         paths = [path for name in OBEYED_NAMES if os.path.lexists(path := directory / name)]
     for path in paths:
         is_kept = path in skipped or any(above in skipped for above in path.parents)
@@ -253,7 +253,7 @@ def executed_parts(
 def _digest_or_unique(path: Path) -> str:
     try:
         return digest_path(path)
-    except Exception:  # noqa: BLE001
+    except Exception:  # noqa: BLE001 (as above; a digest that matches no other counts as changed)
         return os.urandom(16).hex()
 
 

@@ -175,7 +175,7 @@ def _fits(mount: Mount, mode: int, *, is_last: bool) -> bool:
         return False
     if not is_last or isinstance(mount, EmptyMount):
         return stat.S_ISDIR(mode)
-    return not isinstance(mount, BindMount) or stat.S_ISDIR(mode) == os.path.isdir(mount.source)  # noqa: PTH112
+    return not isinstance(mount, BindMount) or stat.S_ISDIR(mode) == os.path.isdir(mount.source)  # noqa: PTH112 (a string)
 
 
 def _rename(path: str) -> None:

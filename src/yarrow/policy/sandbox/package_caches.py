@@ -110,7 +110,7 @@ class CacheContext(Struct, frozen=True):
     def user_directory(self, path: str) -> str:
         """Return the real path of a user directory that may be shown; empty if it may not."""
         real = real_path(path)
-        is_usable = os.path.isdir(real) and not _lies_in(real, (*self.writable, *self.secret_paths))  # noqa: PTH112
+        is_usable = os.path.isdir(real) and not _lies_in(real, (*self.writable, *self.secret_paths))  # noqa: PTH112 (strings throughout)
         return real if is_usable and os.access(real, os.R_OK | os.X_OK) else ""
 
     def home_path(self, path: str) -> str:
@@ -123,7 +123,7 @@ class CacheContext(Struct, frozen=True):
 
     def can_write(self, path: str) -> bool:
         """Return whether commands can write to a path under the same name."""
-        return self.in_workspace(path) or _lies_in(path, (self.home, self.sandbox_home, "/tmp"))  # noqa: S108
+        return self.in_workspace(path) or _lies_in(path, (self.home, self.sandbox_home, "/tmp"))  # noqa: S108 (the session's own inside)
 
 
 def _lies_in(path: str, places: tuple[str, ...]) -> bool:
@@ -295,8 +295,8 @@ def _gopath_plan(path: str, context: CacheContext) -> CachePlan:
     if context.in_workspace(path):
         return EMPTY_PLAN
     place = context.home_path(path)
-    is_of_go = place and os.path.basename(path) in CACHE_SUBDIRECTORIES  # noqa: PTH119
-    if os.path.isdir(f"{path}/pkg") or (is_of_go and os.path.isdir(path)):  # noqa: PTH112
+    is_of_go = place and os.path.basename(path) in CACHE_SUBDIRECTORIES  # noqa: PTH119 (strings throughout)
+    if os.path.isdir(f"{path}/pkg") or (is_of_go and os.path.isdir(path)):  # noqa: PTH112 (strings throughout)
         return CachePlan(session_caches=(SessionCacheDirectory("go-pkg", f"{place or path}/pkg"),))
     return CachePlan() if context.can_write(path) else CachePlan(environment={"GOPATH": f"{context.sandbox_home}/go"})
 
@@ -321,7 +321,7 @@ def _default_proxies(context: CacheContext) -> str:
     """Return the default set by the Go installation, as in some distributions."""
     root = context.path_variable("GOROOT")
     if not root and (program := shutil.which("go", path=context.environment.get("PATH", ""))):
-        root = os.path.dirname(os.path.dirname(real_path(program)))  # noqa: PTH120
+        root = os.path.dirname(os.path.dirname(real_path(program)))  # noqa: PTH120 (strings throughout)
     return (_read(f"{root}/go.env").get("GOPROXY") if root else None) or PROXIES
 
 

@@ -128,7 +128,7 @@ class ProgramFinder:
             return
         trail = list(follow_symlinks(path))
         real = trail[-1]
-        if not os.path.isdir(real):  # noqa: PTH112
+        if not os.path.isdir(real):  # noqa: PTH112 (strings throughout)
             if not any(is_secret_file(*os.path.split(stage)) for stage in trail):
                 self.show(path)
         elif self._is_trusted(trail) and not any(self._is_secret(stage) or self._holds_more(stage) for stage in trail):
@@ -147,10 +147,10 @@ class ProgramFinder:
                 continue
             path = f"{home}/{name}"
             if rest:
-                self.dependencies.add(os.path.dirname(path))  # noqa: PTH120
+                self.dependencies.add(os.path.dirname(path))  # noqa: PTH120 (strings throughout)
                 if not os.path.lexists(path):
                     continue
-            if os.path.basename(path) in PROGRAM_DIRECTORIES:  # noqa: PTH119
+            if os.path.basename(path) in PROGRAM_DIRECTORIES:  # noqa: PTH119 (strings throughout)
                 self._enqueue(path)
             elif name in WHOLE_DIRECTORIES:
                 self.show(path)
@@ -161,11 +161,11 @@ class ProgramFinder:
         """Show a directory of programs, what belongs to it, and the targets of its symlinks."""
         trail = list(follow_symlinks(path))
         real = trail[-1]
-        if self._is_in(trail[0], self._scope.writable) or not os.path.isdir(real):  # noqa: PTH112
+        if self._is_in(trail[0], self._scope.writable) or not os.path.isdir(real):  # noqa: PTH112 (strings throughout)
             self.dependencies.update(trail)
             return
         is_hidden = any(self.is_hidden(stage) for stage in trail)
-        if is_hidden and not self.show(path, is_named=os.path.basename(path) in PROGRAM_DIRECTORIES):  # noqa: PTH119
+        if is_hidden and not self.show(path, is_named=os.path.basename(path) in PROGRAM_DIRECTORIES):  # noqa: PTH119 (strings throughout)
             return
         if is_hidden and not self._is_secret(path):
             for stage in trail:
@@ -201,7 +201,7 @@ class ProgramFinder:
             return
         self.directories.add(real)
         beside = re.compile(OTHER_FILES)
-        grows = CACHE_SUBDIRECTORIES.get(os.path.basename(path)) if INSTALLATION_MARKERS.isdisjoint(listed) else None  # noqa: PTH119
+        grows = CACHE_SUBDIRECTORIES.get(os.path.basename(path)) if INSTALLATION_MARKERS.isdisjoint(listed) else None  # noqa: PTH119 (strings throughout)
         is_whole = (grows is None or grows in listed) and all(
             name in names or beside.fullmatch(name) for name in listed
         )
@@ -217,16 +217,16 @@ class ProgramFinder:
         self.dependencies.add(directory)
         try:
             with os.scandir(directory) as entries:
-                links = [entry.path for _, entry in zip(range(MAX_ENTRIES), entries) if entry.is_symlink()]  # noqa: B905
+                links = [entry.path for _, entry in zip(range(MAX_ENTRIES), entries) if entry.is_symlink()]  # noqa: B905 (ends with the shorter one)
         except OSError:
             return
         for link in links:
             trail = list(follow_symlinks(link))
             real = trail[-1]
-            if not self.is_hidden(real) or self._is_shown(real) or not os.path.isfile(real):  # noqa: PTH113
+            if not self.is_hidden(real) or self._is_shown(real) or not os.path.isfile(real):  # noqa: PTH113 (strings throughout)
                 continue
-            above = os.path.dirname(real)  # noqa: PTH120
-            if os.path.basename(above) in PROGRAM_DIRECTORIES and self._is_trusted(trail):  # noqa: PTH119
+            above = os.path.dirname(real)  # noqa: PTH120 (strings throughout)
+            if os.path.basename(above) in PROGRAM_DIRECTORIES and self._is_trusted(trail):  # noqa: PTH119 (strings throughout)
                 self._enqueue(above)
             else:
                 self.show(link)
@@ -234,7 +234,7 @@ class ProgramFinder:
     def _names(self, directory: str) -> set[str]:
         self.dependencies.add(directory)
         try:
-            return set(os.listdir(directory))  # noqa: PTH208
+            return set(os.listdir(directory))  # noqa: PTH208 (strings throughout)
         except OSError:
             return set()
 

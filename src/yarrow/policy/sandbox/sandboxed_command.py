@@ -150,7 +150,7 @@ class SandboxedCommand:
         entering = () if group is None else ("/bin/sh", "-c", _ENTER_SCRIPT, "sh", str(group))
         return replace(
             command,
-            argv=(*entering, *words, "/bin/sh", "-c", _RUN_SCRIPT, "sh", f"/tmp/{self._marker_name}", *command.argv),  # noqa: S108
+            argv=(*entering, *words, "/bin/sh", "-c", _RUN_SCRIPT, "sh", f"/tmp/{self._marker_name}", *command.argv),  # noqa: S108 (the session's own inside)
             environment=environment,
             cwd=Path("/"),
             has_launcher=True,

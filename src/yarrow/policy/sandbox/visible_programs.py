@@ -88,9 +88,9 @@ def find_hoisted_packages(scope: ProgramScope, watched: set[str]) -> Iterator[st
         while above not in tops and not f"{scope.home}/".startswith(f"{above}/"):
             watched.add(above)
             path = f"{above}/{PACKAGES}"
-            if os.path.isdir(path) and not os.path.islink(path) and os.path.isfile(f"{above}/{MANIFEST}"):  # noqa: PTH112, PTH113, PTH114
+            if os.path.isdir(path) and not os.path.islink(path) and os.path.isfile(f"{above}/{MANIFEST}"):  # noqa: PTH112, PTH113, PTH114 (strings throughout)
                 yield path
-            above = os.path.dirname(above)  # noqa: PTH120
+            above = os.path.dirname(above)  # noqa: PTH120 (strings throughout)
 
 
 def _tool_directories(scope: ProgramScope) -> Iterator[str]:
