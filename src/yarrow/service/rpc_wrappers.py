@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from importlib import import_module
 from itertools import accumulate
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias, TypeVar, cast
@@ -305,12 +306,12 @@ def _truncate_message(text: str) -> str:
 
 def preload_details() -> None:
     """Import the modules for a refusal now: once file descriptors have run out, nothing else may work."""
-    # Imported lazily: a command whose calls succeed never needs the protobuf of google.rpc.
-    from google.rpc import error_details_pb2, status_pb2  # noqa: F401  # pyright: ignore[reportMissingTypeStubs, reportUnusedImport] (it ships none)
+    for name in ("error_details_pb2", "status_pb2"):
+        import_module(f"google.rpc.{name}")
 
 
 async def _abort(context: grpc.aio.ServicerContext[Any, Any], text: str, ending: ErrorStatus) -> None:
-    # Imported lazily, as above.
+    # Imported here: a command whose calls succeed never needs the protobuf of google.rpc.
     from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs] (it ships none)
 
     message = _truncate_message(text)
