@@ -163,7 +163,7 @@ Result = Done | ToolFailed
 class Tool(Protocol):
     """A tool. The model sees the JSON Schema of `arguments`, a `msgspec.Struct`, and calls are decoded to it.
 
-    It may declare its target as `access`, an `Access`; otherwise `yarrow.tool.base` infers one.
+    It may declare its target as `access`, an `Access`; otherwise `get_access` infers one.
     """
 
     @property

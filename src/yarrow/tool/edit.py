@@ -158,7 +158,6 @@ def _find_spans(flat: str, edit: TextEdit) -> list[_Span] | EditMismatch:
         )
     if starts:
         return [_Span(start, start + len(old), new) for start in starts]
-
     loose = find_fuzzy(flat, old)
     if loose is None:
         return EditMismatch(_describe_not_found(flat, old))
