@@ -119,18 +119,17 @@ def copy_git_configs(
     names = ("config", WORKTREE_CONFIG)
     configs = [path for path in fixed if path.name in names and os.path.lexists(path.parent / "HEAD")][:MAX_COPIES]
     contents = [(config, content) for config in configs if (content := _read(Path("/"), config)) is not None]
-    if contents:
-        for place in places:
-            directory = place / COPIES / os.urandom(8).hex()
-            try:
-                made = [
-                    _copy(config, content, directory / str(number)) for number, (config, content) in enumerate(contents)
-                ]
-                links = tuple(_link(place / LINKS, number) for number in range(len(made)))
-            except OSError:  # a full disk
-                remove_tree(directory)
-            else:
-                return GitConfigCopies(interpreter, directory, links, tuple(made), "filemode" in command.casefold())
+    if not contents:
+        return None
+    for place in places:
+        directory = place / COPIES / os.urandom(8).hex()
+        try:
+            made = [_copy(*one, directory / str(number)) for number, one in enumerate(contents)]
+            links = tuple(_link(place / LINKS, number) for number in range(len(made)))
+        except OSError:  # a full disk
+            remove_tree(directory)
+        else:
+            return GitConfigCopies(interpreter, directory, links, tuple(made), "filemode" in command.casefold())
     return None
 
 
