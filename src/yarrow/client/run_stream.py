@@ -1,7 +1,6 @@
 """One run from a client's view: sends the prompt and reads each event once, across lost connections."""
 
 import asyncio
-import contextlib
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
@@ -113,7 +112,7 @@ async def _deny(stub: Stub, event: pb.AgentEvent) -> None:
         text="no client can answer",
     )
     # The request may be gone: another client answered, or the service knew that none would.
-    with contextlib.suppress(aio.AioRpcError):
+    with suppress(aio.AioRpcError):
         await stub.AnswerPermission(answer)
 
 
