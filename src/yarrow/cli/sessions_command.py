@@ -13,7 +13,7 @@ from yarrow.client.session_export import FilePathError, export_file
 from yarrow.client.sessions import SessionInfo, find_newest_session, find_session, open_session
 from yarrow.client.sessions_command import run_sessions_command
 from yarrow.client.slash_command import CommandContext, CommandError, CommandFailedError
-from yarrow.client.slash_command_table import COMMAND_NAME, COMMANDS, find_nearest, run_line
+from yarrow.client.slash_command_table import COMMAND_NAME, COMMANDS, find_nearest, is_prompt_command, run_line
 from yarrow.client.stub import Stub
 from yarrow.client.terminal_text_sanitizer import sanitize
 from yarrow.v1 import agent_pb2 as pb
@@ -117,7 +117,7 @@ async def reject_unknown_command(stub: Stub, request: pb.PromptRequest, *, resum
     session_id = await find_session(stub, resume) if resume else ""
     listed = await stub.ListCommands(pb.ListCommandsRequest(session_id=session_id, cwd=request.cwd))
     names = [command.name for command in listed.commands]
-    if {name, f"skill:{name}"} & {*names}:
+    if is_prompt_command(name, names):
         return ""
     if instead := TERMINAL_COMMANDS.get(name):
         return f"/{name} works only in the terminal UI: {instead}. {_SEND_AS_IS_HINT}"

@@ -20,12 +20,16 @@ from yarrow.client.slash_command import (
     CommandWording,
     SlashCommand,
 )
-from yarrow.client.slash_command_table import COMMAND_NAME, COMMANDS, run_line, show_messages
+from yarrow.client.slash_command_table import (
+    COMMAND_NAME,
+    COMMANDS,
+    SKILL_PREFIX,
+    is_prompt_command,
+    run_line,
+    show_messages,
+)
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
-
-SKILL_PREFIX = "skill:"
-"""Prefix of the command of a skill; the name alone is enough if no other command has it."""
 
 
 class LineRejected(Exception):
@@ -111,7 +115,7 @@ class Conversation:
     async def _reject_unknown(self, name: str) -> None:
         """Raise `CommandError` for an unknown command, which is not meant for the model."""
         expanded = await list_prompt_commands(self._stub, self._session.session_id)
-        if not {name, f"{SKILL_PREFIX}{name}"} & expanded.keys():
+        if not is_prompt_command(name, expanded):
             raise CommandError(_describe_unknown(name, expanded, has_menu=self._parts.front_end.has_screen))
 
 

@@ -29,6 +29,8 @@ from yarrow.v1 import agent_pb2 as pb
 
 COMMAND_NAME = re.compile(r"/([\w.:-]+)(?:\s+|$)")
 """Start of a command; a path does not match because of its second slash."""
+SKILL_PREFIX = "skill:"
+"""Prefix of the command of a skill; the name alone is enough if no other command has it."""
 MAX_PROMPT_LINES = 40
 """Maximum lines shown of an imported system prompt."""
 _REBASE_USAGE = "INDEX... [--squash] (indices count from 0)"
@@ -70,6 +72,11 @@ def is_command(line: str) -> bool:
     """Return whether a line is a command of `COMMANDS`."""
     name, *_ = line.removeprefix("/").split(None, 1) or [""]
     return line.startswith(f"/{name}") and name in COMMANDS and "\n" not in line.strip()
+
+
+def is_prompt_command(name: str, expanded: Iterable[str]) -> bool:
+    """Return whether a command is one of those that the service expands to prompts."""
+    return not {name, f"{SKILL_PREFIX}{name}"}.isdisjoint(expanded)
 
 
 def find_nearest(name: str, others: Iterable[str] = ()) -> str:
