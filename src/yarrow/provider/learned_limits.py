@@ -68,14 +68,11 @@ class LearnedLimits:
         self._patterns = patterns
         self._limits = limits
         self._model_limits: dict[str, Limits] = {}
-        self._all: dict[str, Limits] = {}
-        """Limits of each model, including those of all models, until something is learned."""
+        """Limits of each model that has some of its own, including those of all models."""
 
     def get(self, model: str) -> Limits:
         """Return the limits known now for requests to a model: the same object until something is learned."""
-        if model not in self._all:
-            self._all[model] = self._limits | self._model_limits.get(model, NO_LIMITS)
-        return self._all[model]
+        return self._model_limits.get(model, self._limits)
 
     def learn(self, error: ProviderError, sent: SentRequest) -> bool:
         """Return whether the error states a limit that the request was sent without; later requests respect it.
@@ -93,11 +90,11 @@ class LearnedLimits:
         return False
 
     def _add(self, found: Limits, model: str | None) -> None:
-        self._all.clear()
         if model is None:
             self._limits |= found
+            self._model_limits = {name: limits | found for name, limits in self._model_limits.items()}
         else:
-            self._model_limits[model] = self._model_limits.get(model, NO_LIMITS) | found
+            self._model_limits[model] = self.get(model) | found
 
 
 def _find_refused_images(error: ProviderError, sent: SentRequest) -> Limits:

@@ -109,8 +109,8 @@ class SessionLog:
         """
         lines, blobs = _encode(first)
         self._queue.check_room(lines, blobs)
-        job = self._disk.submit(self._lock_and_append, lines, blobs)
         known = self._known_length
+        job = self._disk.submit(self._lock_and_append, lines, blobs)
         try:
             await wait_until_done(job)
         except asyncio.CancelledError:

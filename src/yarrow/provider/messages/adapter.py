@@ -187,9 +187,7 @@ _EVERY_STYLE = Limits(frozenset({"budget", "adaptive"}))
 
 
 def apply_messages_limits(capabilities: MessagesCapabilities, limits: Limits) -> MessagesCapabilities:
-    """Return the capabilities without the refused parts; a refused thinking style is first replaced with the other
-    one.
-    """
+    """Return the capabilities without the refused parts; a refused thinking style first gives way to the other one."""
     style, refused = capabilities.style, limits.refused
     if style in refused:
         left: list[ThinkingStyle] = [other for other in ("adaptive", "budget") if other not in refused]

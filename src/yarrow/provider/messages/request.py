@@ -275,6 +275,9 @@ class _Progress(Struct):
     count: int = 0
     """Number of messages."""
 
+    def copy(self) -> "_Progress":
+        return _Progress(self.given_ids.copy(), self.legal_ids.copy(), self.count)
+
 
 class _ConversationEncoder:
     def __init__(self, target: Target, thinking: _ThinkingFilter, progress: _Progress) -> None:
@@ -290,8 +293,7 @@ class _ConversationEncoder:
         return [self._encode_turn(turn) for turn in group_turns(history, place)]
 
     def copy(self) -> "_ConversationEncoder":
-        given, legal, count = self._progress.given_ids, self._progress.legal_ids, self._progress.count
-        return _ConversationEncoder(self._target, self._thinking, _Progress(given.copy(), legal.copy(), count))
+        return _ConversationEncoder(self._target, self._thinking, self._progress.copy())
 
     def _encode_turn(self, turn: Turn) -> WireBlock:
         blocks = [block for message in turn.messages for block in _blocks(message, self._progress.legal_ids)]
