@@ -53,7 +53,7 @@ def test_base_urls(url: str, base: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "chat_url", "other"),
+    ("url", "call_url", "other"),
     [
         ("http://h/chat/completions", "http://h/chat/completions", ""),
         ("http://h/inference", "http://h/inference/chat/completions", "http://h/inference/v1"),
@@ -79,9 +79,9 @@ def test_base_urls(url: str, base: str) -> None:
         ),
     ],
 )
-def test_case_RA_10_the_address_is_used_as_written(url: str, chat_url: str, other: str) -> None:
+def test_case_RA_10_the_address_is_used_as_written(url: str, call_url: str, other: str) -> None:
     address = parse_openai_address(url)
-    assert (address.chat_url, address.other) == (chat_url, other)
+    assert (address.call_url, address.other) == (call_url, other)
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ def is_vendor_url(url: str, provider_type: str) -> bool:
 
 
 CHAT_PATH = "/chat/completions"
+RESPONSES_PATH = "/responses"
 _OPENAI_HOST = get_host(VENDORS["openai"].url)
 _OPENAI_VERSION = re.compile(r"/v\d+\w*(/|$)")
 
@@ -70,11 +71,13 @@ class OpenAiAddress(Struct, frozen=True):
     """Query string of every request, such as `api-version=2024-10-21`."""
     other: str = ""
     """Base URL to try if nothing is found at `base`; empty if there is none."""
+    path: str = CHAT_PATH
+    """Path of model calls behind the base URL."""
 
     @property
-    def chat_url(self) -> str:
+    def call_url(self) -> str:
         """URL for model calls."""
-        return f"{self.base}{CHAT_PATH}{f'?{self.query}' if self.query else ''}"
+        return f"{self.base}{self.path}{f'?{self.query}' if self.query else ''}"
 
     @property
     def is_official(self) -> bool:
@@ -92,24 +95,24 @@ class OpenAiAddress(Struct, frozen=True):
         return self.is_official and self.base.startswith("https://")
 
 
-def parse_openai_address(url: str) -> OpenAiAddress:
-    """Return the address for a configured base URL; an empty one is the vendor's.
+def parse_openai_address(url: str, path: str = CHAT_PATH) -> OpenAiAddress:
+    """Return the address for a configured base URL; an empty one is the vendor's. `path` is that of model calls.
 
-    A URL that ends in `/chat/completions`, or contains a version, is used as written, and a bare host gets `/v1`. Any
-    other path is used as written, and with `/v1` if nothing is found there.
+    A URL that ends in this path, or contains a version, is used as written, and a bare host gets `/v1`. Any other path
+    is used as written, and with `/v1` if nothing is found there.
     """
     written, _, query = (url or VENDORS["openai"].url).strip().partition("?")
-    base = written.rstrip("/").removesuffix(CHAT_PATH).rstrip("/")
+    base = written.rstrip("/").removesuffix(path).rstrip("/")
     try:
         parts = urlsplit(base)
         host = (parts.hostname or "").lower()
     except ValueError:
-        return OpenAiAddress(base, "", query)  # the HTTP client reports what is wrong with it
-    if written.rstrip("/").endswith(CHAT_PATH) or _OPENAI_VERSION.search(parts.path):
-        return OpenAiAddress(base, host, query)
+        return OpenAiAddress(base, "", query, path=path)  # the HTTP client reports what is wrong with it
+    if written.rstrip("/").endswith(path) or _OPENAI_VERSION.search(parts.path):
+        return OpenAiAddress(base, host, query, path=path)
     if not parts.path:
-        return OpenAiAddress(f"{base}/v1", host, query)
-    return OpenAiAddress(base, host, query, other=f"{base}/v1")
+        return OpenAiAddress(f"{base}/v1", host, query, path=path)
+    return OpenAiAddress(base, host, query, other=f"{base}/v1", path=path)
 
 
 def make_messages_url(url: str) -> str:

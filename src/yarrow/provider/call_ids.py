@@ -1,6 +1,8 @@
 """Ids of the tool calls in one request: unique, and in a form that the backend accepts."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 
 MAX_ID_CHARACTERS = 40
 """Maximum characters of a call id that every backend accepts; the backend's own ids may be longer."""
@@ -57,3 +59,16 @@ class IdMapper:
     def copy(self) -> "IdMapper":
         """Return a mapper that has mapped the same ids."""
         return IdMapper(self._candidates, self._known)
+
+
+_ILLEGAL_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
+MAX_WORD_CHARACTERS = 64
+"""Maximum characters of an id for a backend that takes only letters, digits, `_` and `-`."""
+
+
+def derive_ids(call_id: str) -> Iterator[str]:
+    """Yield ids of only such characters for an id, endlessly; a valid id comes first, unchanged."""
+    plain = _ILLEGAL_CHARACTER.sub("_", call_id)[:MAX_WORD_CHARACTERS]
+    yield plain
+    for number in count(2):
+        yield f"{plain[: MAX_WORD_CHARACTERS - 8]}_{number}"

@@ -112,7 +112,7 @@ def _format_address(probe: ProviderProbe) -> str:
     if probe.type == "openai" and url:
         from yarrow.provider.addresses import parse_openai_address
 
-        url = parse_openai_address(url).chat_url
+        url = parse_openai_address(url).call_url
     return f"{mask_secrets(('providers', probe.name, 'baseUrl'), url)}: " if url else ""
 
 

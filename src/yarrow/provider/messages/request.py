@@ -1,8 +1,6 @@
 """Encoder for requests of the messages API: content blocks, signed thinking, and tool call ids."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import count
 from typing import Any, assert_never
 
 import msgspec
@@ -12,7 +10,7 @@ from msgspec.structs import replace
 from yarrow.config.settings import ProviderSettings
 from yarrow.message import Image, Message, Opaque, Role, Text, Thinking, ThinkingLevel, ToolCall, ToolSpec
 from yarrow.provider.base import CompletionRequest
-from yarrow.provider.call_ids import CallIds, IdMapper
+from yarrow.provider.call_ids import CallIds, IdMapper, derive_ids
 from yarrow.provider.encoded_history_cache import SegmentPlace
 from yarrow.provider.history_repair import Target, Turn, drop_thinking, group_turns, repair_history
 from yarrow.provider.messages.capabilities import EFFORTS, Effort, MessagesCapabilities
@@ -350,16 +348,3 @@ def _drop_trailing_thinking(blocks: list[WireBlock]) -> list[WireBlock]:
     while is_thinking_block(blocks[end - 1]):
         end -= 1
     return blocks[:end]
-
-
-_ILLEGAL_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
-MAX_ID_CHARACTERS = 64
-"""Maximum characters of an id."""
-
-
-def derive_ids(call_id: str) -> Iterator[str]:
-    """Yield ids that the backend accepts for an id, endlessly; a valid id comes first, unchanged."""
-    plain = _ILLEGAL_CHARACTER.sub("_", call_id)[:MAX_ID_CHARACTERS]
-    yield plain
-    for number in count(2):
-        yield f"{plain[: MAX_ID_CHARACTERS - 8]}_{number}"
