@@ -1,6 +1,7 @@
 """Compaction: any history in any window ends, shrinks or stops with a typed error, and stays legal."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -12,7 +13,15 @@ from msgspec.structs import replace
 
 from yarrow.agent.compaction.compact import compact, summarize_with
 from yarrow.agent.compaction.plan import MIN_ANSWER, CompactionPlan, CompactionTask, Cut, KeepBudget, cut, plan
-from yarrow.agent.compaction.summary import SYSTEM, Summarize, SummaryAnswer, TouchedFiles, parse_summary, summary_text
+from yarrow.agent.compaction.summary import (
+    SYSTEM,
+    Summarize,
+    SummaryAnswer,
+    TouchedFiles,
+    WrittenNotes,
+    parse_summary,
+    summary_text,
+)
 from yarrow.agent.model_context import (
     Context,
     ContextBudget,
@@ -196,6 +205,7 @@ def test_case_K_02_a_parallel_batch_stays_together() -> None:
 
 async def test_case_K_02_the_next_request_is_valid_and_the_turn_has_a_prefix() -> None:
     session = Session(
+        *long_talk(1),
         user(f"do it {words(700)}", "ask"),
         assistant(call("first"), message_id="1"),
         result("first", words(900)),
@@ -272,13 +282,77 @@ async def test_a_turn_split_twice_passes_its_first_notes_on() -> None:
     def step(number: int) -> list[Message]:
         return [assistant(call(f"c{number}"), message_id=f"s{number}"), result(f"c{number}", words(700, f"w{number}"))]
 
-    session = Session(user("the task", "ask"), *step(1), *step(2), keep_recent_tokens=600)
+    session = Session(*long_talk(1), user("the task", "ask"), *step(1), *step(2), keep_recent_tokens=600)
     await session.compact(session.plan(BIG, "manual"), "notes one", "prefix one")
     session.add(*step(3))
     record = await session.compact(session.plan(BIG, "manual"), "notes two", "prefix two")
     assert record.split_turn
     assert "prefix one" in session.asked[-1]
     assert [message.id for message in session.context.sent().messages] == ["", "ask", "s3", "rc3"]
+    assert [request.purpose for request in session.requests] == ["compaction", "turnPrefix", "turnPrefix"]
+    assert parse_summary(record.summary) == WrittenNotes("notes one", "notes two")
+
+
+async def test_case_RM_07_a_prefix_of_the_prompt_alone_makes_no_call() -> None:
+    session = Session(
+        *long_talk(2), user(words(700), "ask"), assistant(words(900), message_id="kept"), keep_recent_tokens=600
+    )
+    record = await session.compact(session.plan(BIG, "manual"))
+    assert (record.split_turn, record.first_kept_message_id) == (True, "kept")
+    assert [request.purpose for request in session.requests] == ["compaction"]
+    assert words(700) not in session.asked[0]
+    assert "Turn Prefix Summary" not in record.summary
+
+
+async def test_case_RM_07_only_a_prompt_that_is_sent_anyway_is_nothing_to_compact() -> None:
+    session = Session(user(words(1_700), "ask"), assistant(words(900)), keep_recent_tokens=600)
+    assert isinstance(session.plan(BIG, "manual"), Notice)
+
+
+async def test_case_RM_07_notes_that_are_too_long_are_still_shortened() -> None:
+    def step(number: int) -> list[Message]:
+        return [assistant(call(f"c{number}"), message_id=f"s{number}"), result(f"c{number}", words(900, f"w{number}"))]
+
+    session = Session(*long_talk(2), user("the task", "ask"), *step(1), *step(2), keep_recent_tokens=600)
+    await session.compact(session.plan(BIG, "manual"), words(3_000), "prefix one")
+    session.add(*step(3), *step(4))
+    session.requests.clear()
+    record = await session.compact(session.plan(SMALL, "manual"), "short", "prefix two")
+    assert parse_summary(record.summary) == WrittenNotes("short", "prefix two")
+    assert [request.purpose for request in session.requests] == ["compaction", "turnPrefix"]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 900), st.lists(st.integers(1, 900), max_size=4)), min_size=1, max_size=5),
+    st.lists(st.integers(100, 3_000), min_size=1, max_size=3),
+    st.sampled_from([0, 6_000, 128_000]),
+)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_case_RM_07_nothing_is_summarized_twice(
+    runs: list[tuple[int, list[int]]], keeps: list[int], window: int
+) -> None:
+    """Whatever the turns, the cuts and the number of compactions, each message is in at most one request."""
+    asyncio.run(check_summarized_once(runs, keeps, ContextBudget("p", "m", window, 500)))
+
+
+async def check_summarized_once(runs: list[tuple[int, list[int]]], keeps: list[int], frame: ContextBudget) -> None:
+    session, written = Session(reserve_tokens=1_000), 0
+    for keep in keeps:
+        for asked, steps in runs:
+            session.add(user(f"MARK{written:05d}. {words(asked)}", f"u{written}"))
+            for size in steps:
+                written += 1
+                call_id = f"c{written}"
+                session.add(assistant(call(call_id), message_id=f"a{written}"))
+                session.add(result(call_id, f"MARK{written:05d}. {words(size)}"))
+            written += 1
+        session.add(rec.Change(timestamp=NOW, compaction=replace(session.settings, keep_recent_tokens=keep)))
+        try:
+            await session.compact(session.plan(frame, "manual"))
+        except (AssertionError, RunError):  # nothing to compact, or the notes are as long as what they replace
+            return
+    found = [set(re.findall(r"MARK\d+", request.messages[0].text)) for request in session.requests]
+    assert sum(map(len, found)) == len(set().union(*found))
 
 
 async def test_thinking_is_omitted_and_results_are_truncated() -> None:
@@ -458,7 +532,11 @@ def error(code: str, message: str) -> dict[str, Any]:
 
 
 def through(provider: ScriptedProvider) -> Summarize:
-    return summarize_with(provider, lambda _: None, untried)
+    return summarize_with(provider, lambda _: None, untried, before=unchanged)
+
+
+async def unchanged(request: CompletionRequest) -> CompletionRequest:
+    return request
 
 
 async def test_an_abort_changes_nothing() -> None:
@@ -487,7 +565,7 @@ async def test_the_summary_providers_usage_is_reported() -> None:
     session = Session(*long_talk(4), keep_recent_tokens=900)
     planned = session.plan(BIG, "manual")
     assert isinstance(planned, CompactionPlan)
-    summarise = summarize_with(ScriptedProvider("p", "m", script=script), spent.append, untried)
+    summarise = summarize_with(ScriptedProvider("p", "m", script=script), spent.append, untried, before=unchanged)
     record = await compact(planned, session.meter, summarise=summarise, timestamp=NOW)
     assert record.summary.startswith(f"{MARK}\n## Goal\nx\n")
     assert spent == [record.usage] == [Usage(7, 2)]
@@ -529,7 +607,7 @@ async def test_an_empty_or_endless_stream_is_not_a_summary(megabytes: int, code:
         async def close(self) -> None: ...
 
     with pytest.raises(YarrowError) as caught:
-        await summarize_with(Ends(), lambda _: None, untried)(CompletionRequest("m", ()))
+        await summarize_with(Ends(), lambda _: None, untried, before=unchanged)(CompletionRequest("m", ()))
     assert caught.value.code is code
 
 
@@ -548,13 +626,13 @@ WRITTEN = st.lists(st.sampled_from(["x", "\n\n## Files Read\n- mine", "\n\n## Tu
 
 @given(st.lists(st.sampled_from("xy\n")).map("".join), FILES, st.integers(0, 300), st.sampled_from(["", "the prefix"]))
 def test_notes_are_parsed_without_added_markers(notes: str, files: TouchedFiles, listing: int, prefix: str) -> None:
-    had = parse_summary(summary_text(notes.strip(), files, listing=listing, prefix=prefix))
+    had = parse_summary(summary_text(notes.strip(), files, listing=listing, prefix=prefix)).joined
     assert had == f"{notes.strip()}\n\n## Turn Prefix Summary\n{prefix}".strip() if prefix else had == notes.strip()
 
 
 @given(WRITTEN.map("".join), FILES, WRITTEN.map("".join))
 def test_notes_that_resemble_markers_are_preserved(notes: str, files: TouchedFiles, prefix: str) -> None:
-    assert notes.strip() in parse_summary(summary_text(notes.strip(), files, listing=100, prefix=prefix))
+    assert notes.strip() in parse_summary(summary_text(notes.strip(), files, listing=100, prefix=prefix)).joined
 
 
 def test_a_long_file_list_is_truncated_in_the_text() -> None:

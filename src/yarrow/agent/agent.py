@@ -65,7 +65,7 @@ class Agent:
         """Pending permission requests and their answers."""
         self.run_id = ""
         """Id of the current run; empty if there is none."""
-        self._hook_runner = self._make_hook_runner(HookRegistry())
+        self._hook_runner = self.make_hook_runner(HookRegistry())
 
     @property
     def session(self) -> SessionState:
@@ -113,7 +113,7 @@ class Agent:
         self._exclusive.acquire("compact it after the run")
 
         def prepare() -> UserAction:
-            return self._compactor.compact_for_user(instructions, resources, self._make_hook_runner(resources.hooks))
+            return self._compactor.compact_for_user(instructions, resources, self.make_hook_runner(resources.hooks))
 
         await run_shielded(self._start_user_action(prepare, resources))
 
@@ -180,11 +180,11 @@ class Agent:
         async with acquire_session(self._exclusive, self._writer, resources.keys, make=tuple if has_hook else open_run):
             resources = resources.restricted_by(self.session.header)
             if has_hook:
-                content = await self._make_hook_runner(resources.hooks, early.append).input(content, "prompt")
+                content = await self.make_hook_runner(resources.hooks, early.append).input(content, "prompt")
                 await self._writer.append(*open_run())
         self.run_id = new_id()
         self._writer.bus.begin_run(self.run_id)
-        self._hook_runner = self._make_hook_runner(resources.hooks)
+        self._hook_runner = self.make_hook_runner(resources.hooks)
         self._compactor.begin()
         for body in (AgentStart(opened[-1].message.text, opened[-1].message.id, typed), *early):
             self._writer.publish(body)
@@ -293,7 +293,7 @@ class Agent:
     async def _start_user_action(self, prepare: Callable[[], UserAction], resources: RunResources) -> None:
         async with acquire_session(self._exclusive, self._writer, resources.keys):
             self._compactor.begin()
-            self._hook_runner = self._make_hook_runner(resources.hooks)
+            self._hook_runner = self.make_hook_runner(resources.hooks)
             action = prepare()
         self._machine.enter(action.state)
         self._exclusive.start(self._run_user_action(action), action.name)
@@ -319,7 +319,8 @@ class Agent:
         self._exclusive.release()
         return failure
 
-    def _make_hook_runner(self, hooks: HookRegistry, emit: Callable[[Body], None] | None = None) -> HookRunner:
+    def make_hook_runner(self, hooks: HookRegistry, emit: Callable[[Body], None] | None = None) -> HookRunner:
+        """Return the caller of hooks about this session; its notices are events unless `emit` takes them."""
         header = self.session.header
         about = HookContext(header.id, header.cwd, self.run_id, dry_run=header.dry_run)
         return HookRunner(hooks, about, emit or self._writer.publish)

@@ -111,7 +111,7 @@ class Compactor:
         instructions = await hook_runner.before_compact(planned.tokens_before, planned.task.instructions)
         planned = replace(planned, task=replace(planned.task, instructions=instructions))
         retries = partial(RetryPolicy, resources.settings.retry, self._writer.pause, self._writer.publish)
-        summarise = summarize_with(resources.provider, self._spend, retries)
+        summarise = summarize_with(resources.provider, self._spend, retries, before=hook_runner.before_request)
         record = await compact(planned, self._meter, summarise=summarise, timestamp=self._writer.timestamp())
         record = self._writer.redactor.redact_struct(record)
         await run_shielded(self._writer.append(record))

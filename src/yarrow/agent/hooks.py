@@ -25,6 +25,8 @@ HOOK_SECONDS = 5.0
 """Timeout of one hook call in seconds; a hook that exceeds it is skipped with a notice."""
 MAX_FAILURES = 3
 """Consecutive failures after which a hook is disabled until the service restarts."""
+READ_ONLY_CHANGED = "HOOK_READ_ONLY"
+"""Code of the notice that a hook changed a field that must stay as it is."""
 MAX_RESULT = 32 << 20
 """Maximum bytes of JSON returned by a hook; a larger result is ignored with a notice."""
 
@@ -104,8 +106,11 @@ class HookRegistry:
                 continue
             try:
                 result = await asyncio.wait_for(hook.call(msgspec.json.encode(payload), where), HOOK_SECONDS)
-                payload = _read(result, payload)
+                payload, ignored = _read(result, payload)
                 self._failures[name, index] = 0
+                if ignored:
+                    text = f"{name.value} hook {hook.label} changed {ignored}, which is read-only: ignored"
+                    notify(Notice(READ_ONLY_CHANGED, text))
             except Exception as error:  # noqa: BLE001 (code of others raises anything; only a required hook ends the run)
                 self._failures[name, index] += 1
                 if hook.required:
@@ -117,20 +122,27 @@ class HookRegistry:
         return payload
 
 
-def _read(result: bytes, payload: P) -> P:
-    """Return the payload that a hook returned. Raises ValueError, TypeError and msgspec's errors."""
+def _read(result: bytes, payload: P) -> tuple[P, str]:
+    """Return the payload that a hook returned, and the name of a read-only field whose change was ignored.
+
+    Raises ValueError, TypeError and msgspec's errors.
+    """
     if len(result) > MAX_RESULT:
         raise ValueError(f"it returned {len(result):,} bytes of JSON; the limit is {MAX_RESULT:,}")
     values: Any = msgspec.json.decode(result)
     if values is None:
-        return payload
+        return payload, ""
     if not isinstance(values, dict):
         raise TypeError("it must return the payload as a JSON object, or nothing")
-    known = payload.__struct_encode_fields__
-    for key in cast("dict[str, Any]", values):
+    known, values = payload.__struct_encode_fields__, cast("dict[str, Any]", values)
+    for key in values:
         if key not in known:
             raise ValueError(f"it returned the unknown key {key!r}; the keys are {', '.join(known)}")
-    return msgspec.convert(values, type(payload))
+    ignored = ""
+    if isinstance(payload, CompletionRequest):
+        ignored = "purpose" if values.get("purpose", payload.purpose) != payload.purpose else ""
+        values["purpose"] = payload.purpose
+    return msgspec.convert(values, type(payload)), ignored
 
 
 def _reason(error: Exception) -> str:
@@ -147,6 +159,7 @@ class HookRunner:
         self._hooks = hooks
         self._about = about
         self._emit = emit
+        self._told: set[Notice] = set()
         self.at_tools = HookName.BEFORE_TOOL_CALL in hooks or HookName.AFTER_TOOL_CALL in hooks
         """True if any hook is registered for tool calls."""
 
@@ -190,6 +203,10 @@ class HookRunner:
         if HookName.MODIFY_CONTEXT in self._hooks:
             context = await self._run(HookName.MODIFY_CONTEXT, pl.ContextPayload(request.messages))
             request = replace(request, messages=context.messages)
+        return await self.before_request(request)
+
+    async def before_request(self, request: CompletionRequest) -> CompletionRequest:
+        """Let hooks change a request of any purpose."""
         if HookName.BEFORE_PROVIDER_REQUEST in self._hooks:
             request = await self._run(HookName.BEFORE_PROVIDER_REQUEST, request)
         return request
@@ -235,7 +252,13 @@ class HookRunner:
             await self._run(HookName.AFTER_COMPACT, pl.AfterCompactPayload(before, after, summary))
 
     async def _run(self, name: HookName, payload: Any) -> Any:
-        return await self._hooks.run(name, payload, about=self._about, notify=self._emit)
+        return await self._hooks.run(name, payload, about=self._about, notify=self._notify)
+
+    def _notify(self, notice: Notice) -> None:
+        """Emit a notice; one about a read-only field only once, because it would repeat with every request."""
+        if notice.code != READ_ONLY_CHANGED or notice not in self._told:
+            self._told.add(notice)
+            self._emit(notice)
 
 
 def _newest(messages: Sequence[Message]) -> str:

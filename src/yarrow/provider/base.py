@@ -18,6 +18,10 @@ class StreamOptions(Struct, frozen=True, rename="camel"):
     """Seconds between two bytes, overriding the provider's limit; 0 means no limit, None keeps the provider's."""
 
 
+RequestPurpose = Literal["turn", "compaction", "turnPrefix", "merge", "squash", "summary"]
+"""Why a model is called: for a turn of a run, or for a text about messages that are left out or joined."""
+
+
 class CompletionRequest(Struct, frozen=True, rename="camel"):
     """One model call, independent of any backend. Its JSON is what `BeforeProviderRequest` receives and may change."""
 
@@ -37,6 +41,8 @@ class CompletionRequest(Struct, frozen=True, rename="camel"):
 
     A backend whose signatures cover all preceding messages rejects its signatures in these.
     """
+    purpose: RequestPurpose = "turn"
+    """Never sent to a backend. Changes are ignored."""
 
 
 class ProviderInfo(Struct, frozen=True):

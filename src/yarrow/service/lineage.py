@@ -66,7 +66,7 @@ class SessionLineage:
         if squash and left_out:
             summary_model = await self._summary_model(await self._get_entry(session_id))
             with self._sessions.background_write():
-                summary = await summarize_messages(left_out, summary_model)
+                summary = await summarize_messages(left_out, summary_model, purpose="squash")
         made = await asyncio.to_thread(
             derived_sessions.rebase, source, indices, new_id=new_id(), timestamp=self._now(), summary=summary
         )
@@ -84,7 +84,9 @@ class SessionLineage:
         summary_model = await self._summary_model(entry)
         state = fold_records(SessionState(current.header), (stored.value for stored in current.records))
         with self._sessions.background_write():
-            short = await summarize_messages(new_messages, summary_model) if summary else None
+            short = None
+            if summary:
+                short = await summarize_messages(new_messages, summary_model, purpose="summary")
             text = await write_merge_turn(context_of(state).sent().messages, new_messages, summary_model)
         synthesis = self._make_synthesis(other, text, entry)
         return await self._save(
@@ -127,9 +129,10 @@ class SessionLineage:
         resources = await self._sessions.prepare_resources(entry)
         settings, info = resources.settings, resources.info
         retries = partial(RetryPolicy, settings.retry, self._dependencies.retry_clock, _ignore_event)
-        return SummaryModel(
-            settings.model, info.context_window, summarize_with(resources.provider, _ignore_usage, retries)
-        )
+        # No run is going on: these notices are events of the session whose messages are summarized.
+        hook_runner = entry.agent.make_hook_runner(resources.hooks)
+        summarize = summarize_with(resources.provider, _ignore_usage, retries, before=hook_runner.before_request)
+        return SummaryModel(settings.model, info.context_window, summarize)
 
     def _make_synthesis(self, other: StoredSession, text: str, entry: LoadedSession) -> tuple[Message, Message]:
         header, now = entry.state.header, self._now()

@@ -1,6 +1,6 @@
 """Execution of a compaction: requests the summary and creates the record that replaces the dropped messages."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import assert_never
 
@@ -13,18 +13,16 @@ from yarrow.agent.compaction.summary import (
     Summarize,
     SummaryAnswer,
     SummarySpec,
-    input_budget,
+    WrittenNotes,
     list_touched_files,
     parse_summary,
-    render_entries,
-    request,
+    render_message,
     strip_marker,
     summary_text,
-    truncate,
     write_notes,
 )
 from yarrow.agent.message_builder import MAX_ANSWER_CHARACTERS
-from yarrow.agent.model_context import TokenCounter, context_of, last_asked
+from yarrow.agent.model_context import TokenCounter, context_of, is_asked, text_tokens
 from yarrow.agent.retry import TOO_LARGE, RetryPolicy, run_with_retries
 from yarrow.errors import Code, ProviderError, RunError
 from yarrow.message import StopReason, Usage
@@ -34,6 +32,7 @@ from yarrow.provider.base import (
     NoticePiece,
     OpaquePiece,
     Provider,
+    RequestPurpose,
     StopPiece,
     TextPiece,
     ThinkingPiece,
@@ -42,6 +41,8 @@ from yarrow.provider.base import (
 from yarrow.session.record import Compaction
 from yarrow.session.state import apply_record
 
+BeforeRequest = Callable[[CompletionRequest], Awaitable[CompletionRequest]]
+"""Returns a request as changed by hooks."""
 MAX_HALVINGS = 4
 """Maximum number of times that the request size is halved after a request was too large."""
 CUT_SUMMARY = "[truncated at the output limit]"
@@ -77,7 +78,7 @@ async def compact(plan: CompactionPlan, meter: TokenCounter, *, summarise: Summa
 async def _written(
     plan: CompactionPlan, meter: TokenCounter, summarise: Summarize
 ) -> tuple["_SummaryWriter", str, str]:
-    """Return the writer, its notes on the dropped messages, and its notes on the start of a split turn.
+    """Return the writer, its notes on the dropped messages before a split turn, and those on the start of that turn.
 
     The maximum request size is not always known, and never in bytes; a request that is too large is split.
     """
@@ -85,7 +86,7 @@ async def _written(
     while True:
         writer = _SummaryWriter(plan, meter, summarise)
         try:
-            return writer, await writer.whole(), await writer.prefix() if plan.cut.split_turn else ""
+            return writer, await writer.notes(), await writer.prefix()
         except ProviderError as error:
             # Plan again if this error reports the context window for the first time.
             told_first = error.context_window and plan.task.reason == "auto"
@@ -96,8 +97,12 @@ async def _written(
             halvings += 1
 
 
-def summarize_with(provider: Provider, spent: Callable[[Usage], None], retries: Callable[[], RetryPolicy]) -> Summarize:
+def summarize_with(
+    provider: Provider, spent: Callable[[Usage], None], retries: Callable[[], RetryPolicy], *, before: BeforeRequest
+) -> Summarize:
     """Return a function that requests summaries from a provider; `spent` receives the usage of each call.
+
+    `before` lets hooks change each request.
 
     Failed calls are reported to `spent` too. `retries` creates the retry policy of each text. The function also raises
     `RunError`: CONTENT_FILTER if the backend withholds the summary, OUTPUT_LIMIT if it exceeds the maximum answer size,
@@ -107,7 +112,8 @@ def summarize_with(provider: Provider, spent: Callable[[Usage], None], retries: 
     async def summarise(asked: CompletionRequest) -> SummaryAnswer:
         return await run_with_retries(lambda: once(asked), retries())
 
-    async def once(asked: CompletionRequest) -> SummaryAnswer:
+    async def once(wanted: CompletionRequest) -> SummaryAnswer:
+        asked = await before(wanted)
         text = ""
         usage: Usage | None = None
         stop: StopReason | None = None
@@ -125,16 +131,21 @@ def summarize_with(provider: Provider, spent: Callable[[Usage], None], retries: 
                         continue
                     case _:
                         assert_never(piece)
-        if stop is StopReason.CONTENT_FILTER:
-            raise RunError("the backend's content filter blocked the summary", code=Code.CONTENT_FILTER)
-        if stop is None:
-            raise ProviderError(Code.STREAM_TRUNCATED, "the summary ended before it was complete", retryable=True)
-        if not strip_marker(text):
-            raise RunError(f"{asked.model} returned an empty summary: try again or use another model")
-        cut = stop is StopReason.MAX_TOKENS and text.strip()
-        return SummaryAnswer(f"{text}\n{CUT_SUMMARY}" if cut else text, usage)
+        return SummaryAnswer(_complete(text, stop, model=asked.model), usage)
 
     return summarise
+
+
+def _complete(text: str, stop: StopReason | None, *, model: str) -> str:
+    """Return the text of an answer that ended with `stop`. Raises `RunError` and `ProviderError` if it failed."""
+    if stop is StopReason.CONTENT_FILTER:
+        raise RunError("the backend's content filter blocked the summary", code=Code.CONTENT_FILTER)
+    if stop is None:
+        raise ProviderError(Code.STREAM_TRUNCATED, "the summary ended before it was complete", retryable=True)
+    if not strip_marker(text):
+        raise RunError(f"{model} returned an empty summary: try again or use another model")
+    cut = stop is StopReason.MAX_TOKENS and text.strip()
+    return f"{text}\n{CUT_SUMMARY}" if cut else text
 
 
 def _check_length(text: str) -> None:
@@ -153,26 +164,31 @@ class _SummaryWriter:
         self._summarise = summarise
         # The window is in the model's tokens; a ratio below 1 is not trusted to enlarge it.
         self._window = int(plan.window / max(1.0, meter.ratios.of(task.frame.provider, self.model)))
-        self._before = parse_summary(task.state.compaction.summary) if task.state.compaction else ""
+        turn = plan.turn_start - task.context.start
+        self._earlier, in_turn = plan.dropped[:turn], plan.dropped[turn:]
+        # The prompt of the turn is sent whatever is dropped: alone, it needs no notes.
+        self._in_turn = in_turn if any(render_message(one) for one in in_turn if not is_asked(one)) else ()
+        before = parse_summary(task.state.compaction.summary) if task.state.compaction else WrittenNotes()
+        continued = bool(self._in_turn) and plan.is_turn_continued
+        self._notes, self._prefix = (before.notes, before.prefix) if continued else (before.joined, "")
 
-    async def whole(self) -> str:
-        """Return the notes on all dropped messages."""
-        wanted = self._wanted(FULL_PROMPT, self._plan.most)
-        return await write_notes(self._plan.dropped, wanted, self._before, ask=self._ask)
+    async def notes(self) -> str:
+        """Return the notes on what was dropped before the split turn; the last ones if nothing was, and they fit."""
+        if not self._earlier and text_tokens(self._notes) <= self._plan.most:
+            return self._notes
+        wanted = self._wanted(FULL_PROMPT, self._plan.most, "compaction")
+        return await write_notes(self._earlier, wanted, self._notes, ask=self._ask)
 
     async def prefix(self) -> str:
-        """Return the notes on the dropped part of a split turn."""
-        plan = self._plan
-        context, wanted = plan.task.context, self._wanted(TURN_PREFIX_PROMPT, plan.most // 2)
-        asked = last_asked(context.messages, plan.cut.first_kept)
-        began = max(asked or 0, context.start)
-        # The previous summary already contains what an earlier compaction dropped from this turn.
-        notes = truncate(wanted, self._before) if asked is not None and asked < context.start else ""
-        entries = render_entries(context.messages[began : plan.cut.first_kept], input_budget(wanted, notes))
-        return await self._ask(request(wanted, "\n".join(entries), notes))
+        """Return the notes on what was dropped of the split turn; empty if that is nothing but its prompt."""
+        if not self._in_turn:
+            return ""
+        most = self._plan.most // 2 if self._notes or self._earlier else self._plan.most
+        wanted = self._wanted(TURN_PREFIX_PROMPT, most, "turnPrefix")
+        return await write_notes(self._in_turn, wanted, self._prefix, ask=self._ask)
 
-    def _wanted(self, text: str, most: int) -> SummarySpec:
-        return SummarySpec(self.model, self._window, most, text, self._plan.task.instructions)
+    def _wanted(self, text: str, most: int, purpose: RequestPurpose) -> SummarySpec:
+        return SummarySpec(self.model, self._window, most, text, purpose, self._plan.task.instructions)
 
     async def _ask(self, asked: CompletionRequest) -> str:
         answer = await self._summarise(asked)

@@ -154,6 +154,22 @@ class CompactionPlan(Struct, frozen=True):
         """The messages removed from the context."""
         return self.task.context.messages[self.task.context.start : self.cut.first_kept]
 
+    @property
+    def turn_start(self) -> int:
+        """Index of the first dropped message of the split turn; that of the first kept message if no turn is split."""
+        if not self.cut.split_turn:
+            return self.cut.first_kept
+        context = self.task.context
+        return max(last_asked(context.messages, self.cut.first_kept) or 0, context.start)
+
+    @property
+    def is_turn_continued(self) -> bool:
+        """True if the last compaction split the same turn."""
+        last, context = self.task.state.compaction, self.task.context
+        if last is None or not (last.split_turn and self.cut.split_turn):
+            return False
+        return (last_asked(context.messages, self.cut.first_kept) or 0) < context.start
+
 
 def plan(task: CompactionTask, meter: TokenCounter) -> CompactionPlan | Notice:
     """Return the plan, or a notice if nothing can be cut and the context fits.
@@ -218,9 +234,16 @@ def _cut(task: CompactionTask, meter: TokenCounter, *, keep: int, limit: int | N
 
 
 def _tokens_freed(task: CompactionTask, meter: TokenCounter, place: Cut, *, most: int) -> int:
-    """Return the tokens freed: the dropped messages, and the part of the current summary that exceeds the limit."""
+    """Return the tokens freed: the dropped messages, and the part of the current summary that exceeds the limit.
+
+    The prompt of a split turn is not freed: it is sent before the kept messages.
+    """
     context, frame = task.context, task.frame
-    dropped = sum(meter.sizes(context, frame)[: place.first_kept - context.start])
+    sizes = meter.sizes(context, frame)
+    dropped = sum(sizes[: place.first_kept - context.start])
+    asked = last_asked(context.messages, place.first_kept) if place.split_turn else None
+    if asked is not None and asked >= context.start:
+        dropped -= sizes[asked - context.start]
     summary = message_tokens(context.opening[0]) if context.opening else 0
     return dropped + max(0, meter.scaled(summary, frame) - 2 * most)
 

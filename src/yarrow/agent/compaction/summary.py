@@ -4,7 +4,7 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Struct
@@ -13,7 +13,7 @@ from yarrow.agent.model_context import text_tokens
 from yarrow.message import Image, Message, Role, Text, ToolCall, Usage
 from yarrow.policy.permission.path_rules import ToolKind
 from yarrow.prompt.untrusted import wrap_untrusted
-from yarrow.provider.base import CompletionRequest
+from yarrow.provider.base import CompletionRequest, RequestPurpose
 from yarrow.session.record import Compaction
 from yarrow.tool.base import Access
 from yarrow.tool.paths import format_path, locate
@@ -80,13 +80,24 @@ def strip_marker(answer: str) -> str:
     return answer.replace(MARK, "").strip()
 
 
-def parse_summary(summary: str) -> str:
-    """Return the model-written part of a summary, without the marker and the file lists."""
+class WrittenNotes(Struct, frozen=True):
+    """Model-written parts of a summary; `prefix` is about the beginning of a split turn, empty if there is none."""
+
+    notes: str = ""
+    prefix: str = ""
+
+    @property
+    def joined(self) -> str:
+        """Both parts as one text."""
+        return strip_marker(f"{self.notes}{_PREFIX}{self.prefix}" if self.prefix else self.notes)
+
+
+def parse_summary(summary: str) -> WrittenNotes:
+    """Return the model-written parts of a summary, without the marker and the file lists."""
     notes, found, rest = summary.rpartition(_READ)
     if not found:
-        return strip_marker(summary)
-    _, split, prefix = rest.partition(_PREFIX)
-    return strip_marker(f"{notes}{_PREFIX}{prefix}" if split else notes)
+        return WrittenNotes(strip_marker(summary))
+    return WrittenNotes(strip_marker(notes), strip_marker(rest.partition(_PREFIX)[2]))
 
 
 def _listed(paths: Sequence[str], tokens: int) -> str:
@@ -133,6 +144,9 @@ This is the beginning of a turn; the agent still sees the rest of it. Write what
 what the user asked for in this turn, what was done and found so far, and what the following tool calls build on. \
 Write a few short points without headings."""
 
+TURN_PREFIX_UPDATE_PROMPT = """\
+The notes so far cover the earlier part of the turn. Update them with this part: keep what still holds."""
+
 SAFETY = 0.9
 """Share of the estimated room that is used, as a margin for estimation errors."""
 MIN_PIECE = 128
@@ -148,7 +162,8 @@ class SummarySpec(Struct, frozen=True):
     most: int
     """Maximum tokens of the answer."""
     task: str
-    """`FULL_PROMPT` or `TURN_PREFIX_PROMPT`."""
+    """`FULL_PROMPT`, `TURN_PREFIX_PROMPT` or `MERGE`."""
+    purpose: RequestPurpose
     instructions: str = ""
     """User instructions for the summary."""
 
@@ -158,7 +173,9 @@ def request(wanted: SummarySpec, conversation: str, notes: str) -> CompletionReq
     parts = [f"The notes so far:\n{wrap_untrusted(notes)}"] if notes else []
     parts += [f"The conversation:\n{wrap_untrusted(conversation)}", _task(wanted, update=bool(notes))]
     message = Message(id="", role=Role.USER, content=(Text("\n\n".join(parts)),), timestamp="")
-    return CompletionRequest(model=wanted.model, messages=(message,), system=SYSTEM, max_tokens=wanted.most)
+    return CompletionRequest(
+        model=wanted.model, messages=(message,), system=SYSTEM, max_tokens=wanted.most, purpose=wanted.purpose
+    )
 
 
 def input_budget(wanted: SummarySpec, notes: str) -> int | None:
@@ -189,7 +206,8 @@ def take_chunk(entries: deque[str], tokens: int | None) -> str:
 
 
 def _task(wanted: SummarySpec, *, update: bool) -> str:
-    parts = [wanted.task, *([UPDATE_PROMPT] if update and wanted.task == FULL_PROMPT else [])]
+    updates = {FULL_PROMPT: UPDATE_PROMPT, TURN_PREFIX_PROMPT: TURN_PREFIX_UPDATE_PROMPT}
+    parts = [wanted.task, *([updates[wanted.task]] if update else [])]
     parts.append(f"Write at most {wanted.most // 2:,} words.")
     if wanted.instructions:
         parts.append(f"The user's instructions for these notes: {wanted.instructions}")
@@ -343,26 +361,29 @@ class SummaryModel(Struct, frozen=True):
     """Context window in tokens; 0 if unknown."""
     summarise: Summarize
 
-    def wanted(self, task: str) -> SummarySpec:
+    def wanted(self, task: str, purpose: RequestPurpose) -> SummarySpec:
         """Return the summary specification for a task."""
-        return SummarySpec(self.model, self.window, min(MOST, self.window // 4) if self.window else MOST, task)
+        most = min(MOST, self.window // 4) if self.window else MOST
+        return SummarySpec(self.model, self.window, most, task, purpose)
 
     async def ask(self, asked: CompletionRequest) -> str:
         """Return the text for a request. Raises what `summarise` raises."""
         return strip_marker((await self.summarise(asked)).text)
 
 
-async def summarize_messages(messages: Sequence[Message], scribe: SummaryModel) -> str:
+async def summarize_messages(
+    messages: Sequence[Message], scribe: SummaryModel, *, purpose: Literal["squash", "summary"]
+) -> str:
     """Return notes on the messages, written in several requests if they do not fit in one.
 
     Raises what `scribe.summarise` raises.
     """
-    return await write_notes(messages, scribe.wanted(FULL_PROMPT), "", ask=scribe.ask)
+    return await write_notes(messages, scribe.wanted(FULL_PROMPT, purpose), "", ask=scribe.ask)
 
 
 async def write_merge_turn(present: Sequence[Message], other: Sequence[Message], scribe: SummaryModel) -> str:
     """Return a text on how two sessions continue as one; each gets half of the request. Raises as above."""
-    wanted = scribe.wanted(MERGE)
+    wanted = scribe.wanted(MERGE, "merge")
     space = input_budget(wanted, "")
     half = None if space is None else space // 2
     parts: list[str] = []
