@@ -231,9 +231,9 @@ Chosen = Callable[[list[str]], list[list[str]]]
 BODIES: dict[str, tuple[str, Chosen]] = {
     "beside": ("$1$2", lambda v: [v[:1], v[1:2]]),
     "apart": ("Look at $1 and at $2.", lambda v: [v[:1], v[1:2]]),
-    "all": ("All: $@", lambda v: [v]),
+    "all": ("All: $@", lambda v: [[typed(v)]]),
     "rest": ("${@:2}$1", lambda v: [v[1:], v[:1]]),
-    "slice": ("${@:2:2}${@:1:1}$@", lambda v: [v[1:3], v[:1], v]),
+    "slice": ("${@:2:2}${@:1:1}$ARGUMENTS", lambda v: [v[1:3], v[:1], [typed(v)]]),
     "nothing": ("No place for them: $$1 $0", lambda _v: []),
 }
 
@@ -248,6 +248,11 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> SessionDirectories:
     cwd = base / "cwd"
     cwd.mkdir()
     return SessionDirectories.make(home=base / "home", user_directory=base / "users", cwd=cwd)
+
+
+def typed(values: list[str]) -> str:
+    """The values as a user types them."""
+    return " ".join(map(quoted, values))
 
 
 def quoted(value: str) -> str:
@@ -269,7 +274,7 @@ def reads_as(inner: str, value: str) -> bool:
 def test_each_value_has_one_opening_and_one_closing_tag(
     places: SessionDirectories, name: str, values: list[str]
 ) -> None:
-    arguments = " ".join(map(quoted, values))
+    arguments = typed(values)
     expanded = expand_command(f"/{name} {arguments}", places)
     assert expanded is not None
     expected = [" ".join(chosen) for chosen in BODIES[name][1](values) if chosen]

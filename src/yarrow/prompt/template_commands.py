@@ -131,7 +131,7 @@ MAX_EXPANDED_CHARACTERS = 1 << 20
 
 _NUMBER = "[1-9][0-9]{0,3}"
 _SLICE = rf"\{{@:(?P<first>{_NUMBER})(?::(?P<length>0|{_NUMBER}))?\}}"
-_PLACEHOLDER = rf"(?P<kept>\$)?\$(?:(?P<all>@)|(?P<one>{_NUMBER})(?![0-9])|{_SLICE})"
+_PLACEHOLDER = rf"(?P<kept>\$)?\$(?:(?P<all>@|ARGUMENTS(?!\w))|(?P<one>{_NUMBER})(?![0-9])|{_SLICE})"
 
 
 def fill_template(body: str, arguments: str) -> str:
@@ -145,7 +145,7 @@ def fill_template(body: str, arguments: str) -> str:
     end = length = 0
     has_place = False
     for found in re.finditer(_PLACEHOLDER, body):
-        parts += body[end : found.start()], _replace_placeholder(found, values)
+        parts += body[end : found.start()], _replace_placeholder(found, values, arguments.strip())
         end = found.end()
         length += len(parts[-2]) + len(parts[-1])
         has_place = has_place or not found["kept"]
@@ -167,9 +167,11 @@ def check_length(length: int) -> None:
         )
 
 
-def _replace_placeholder(found: re.Match[str], values: list[str]) -> str:
+def _replace_placeholder(found: re.Match[str], values: list[str], typed: str) -> str:
     if found["kept"]:
         return found[0][1:]
+    if found["all"]:
+        return wrap_untrusted(typed) if typed else ""
     chosen = values
     if found["one"]:
         chosen = values[int(found["one"]) - 1 : int(found["one"])]

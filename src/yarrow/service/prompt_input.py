@@ -68,6 +68,8 @@ class CommandExpander:
     async def expand(self, content: tuple[Block, ...], cwd: Path, attachments: tuple[str, ...] = ()) -> ExpandedPrompt:
         """Return the content with its leading command expanded, and the attachments after it.
 
+        Behind a command each attachment is fenced, like what was typed: its text is data for the trusted text.
+
         Raises `InvalidArgument` for a misspelled command, and for a command that fails.
         """
         text = "".join(block.text for block in content if isinstance(block, Text))
@@ -90,7 +92,8 @@ class CommandExpander:
         if not expanded.strip():
             raise InvalidArgument("text", f"template /{name} is empty: add text to its file")
         others = tuple(block for block in content if not isinstance(block, Text))
-        return ExpandedPrompt(_append_attachments((Text(expanded), *others), attachments), text)
+        fenced = await asyncio.to_thread(_fence, attachments)
+        return ExpandedPrompt(_append_attachments((Text(expanded), *others), fenced), text)
 
     async def list_commands(self, cwd: Path | None) -> pb.ListCommandsResponse:
         """Return the commands of a working directory, or only the user's own."""
@@ -117,6 +120,12 @@ def _append_attachments(content: tuple[Block, ...], attachments: tuple[str, ...]
     said = (first.text,) if isinstance(first, Text) else ()
     images = others if said else content
     return (Text("\n\n".join((*said, *attachments))), *images)
+
+
+def _fence(attachments: tuple[str, ...]) -> tuple[str, ...]:
+    from yarrow.prompt.untrusted import wrap_untrusted
+
+    return tuple(map(wrap_untrusted, attachments))
 
 
 async def _run_extension_command(command: ContributedCommand, arguments: str, cwd: Path) -> str:
