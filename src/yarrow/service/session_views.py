@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from yarrow.agent.model_context import message_tokens
+from yarrow.agent.model_context import fixed_tokens, message_tokens
 from yarrow.config.settings import Price
 from yarrow.message import Message, Role, ToolCall, Usage
 from yarrow.provider.base import ProviderInfo
@@ -82,10 +82,27 @@ def view_state(entry: LoadedSession, info: ProviderInfo | None) -> pb.GetStateRe
 
 
 def count_context_tokens(entry: LoadedSession) -> int:
-    """Return the tokens of the context; before the first run in this process, the count of the last answer."""
+    """Return the tokens of the context; before the first run in this process, as the session's records tell them."""
     if entry.resources is not None:
         return entry.agent.context_tokens(entry.resources)
-    return next((m.usage.context for m in reversed(entry.state.messages) if m.usage), 0)
+    return _count_recorded_tokens(entry.state)
+
+
+def _count_recorded_tokens(state: SessionState) -> int:
+    """Return the tokens that the last answer or the last compaction reported, and an estimate of what follows it.
+
+    An answer from before the compaction does not count, nor one that a rebase or merge put into another history.
+    """
+    header, messages = state.header, state.messages
+    is_reordered = bool(header.rebased_from or header.merged_from)
+    since = 0 if state.compaction is None else state.compacted_at
+    for at in reversed(range(since, len(messages))):
+        usage = messages[at].usage
+        if usage and not (is_reordered and messages[at].timestamp < header.created_at):
+            return usage.context + sum(map(message_tokens, messages[at + 1 :]))
+    if state.compaction is not None:
+        return state.compaction.tokens_after + sum(map(message_tokens, messages[since:]))
+    return fixed_tokens(header.system_prompt, ()) + sum(map(message_tokens, messages)) if messages else 0
 
 
 def view_settings(entry: LoadedSession) -> pb.SessionSettings:
