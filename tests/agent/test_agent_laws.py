@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 
 from doubles.rig import ListLog, Rig, call
 from yarrow.agent.retry import MAX_WAIT_SECONDS
+from yarrow.agent.run_context import Fallback, ModelSetup
 from yarrow.config.settings import RetrySettings
 from yarrow.errors import Code, Precondition, StorageError
 from yarrow.event import events as ev
 from yarrow.message import Message, Text, Usage
+from yarrow.provider.base import ProviderInfo
 from yarrow.session.record import Queued, Undelivered
 
 NASTY = st.sampled_from(["a", " ", "\n", "<think>", '"', "\r\n", "</untrusted_input>", "\u2028", "🌍", "data: [DONE]"])
@@ -36,10 +38,16 @@ ACTION = st.tuples(st.integers(0, 40), st.sampled_from(["abort", "steer", "follo
 
 
 async def play(
-    turns: list[list[dict[str, Any]]], actions: list[tuple[int, str]], *, yields: int, attempts: int
+    turns: list[list[dict[str, Any]]],
+    actions: list[tuple[int, str]],
+    *,
+    yields: int,
+    attempts: int,
+    fallbacks: int = 0,
 ) -> None:
     """Run the script, act at the given numbers of loop steps, and hold what came out against the laws."""
     rig = Rig(turns, log=ListLog(yields), max_turns=8, retry=RetrySettings(attempts=attempts))
+    rig.fallbacks = tuple(make_fallback(rig, f"n{number}") for number in range(fallbacks))
     accepted: dict[str, str] = {}
     await rig.start()
     run = rig.agent.settled()
@@ -68,15 +76,28 @@ async def play(
     assert not rig.agent.busy
 
 
+def make_fallback(rig: Rig, model: str) -> Fallback:
+    """Return another model that continues the script."""
+
+    async def set_up() -> ModelSetup:
+        await asyncio.sleep(0)
+        return ModelSetup(rig.provider, ProviderInfo("scripted", model))
+
+    return Fallback(f"scripted/{model}", set_up)
+
+
 def check_tries(rig: Rig, bodies: list[ev.Body], attempts: int) -> None:
     """Calls are retried as often as configured, each delay is reported, and each message's usage is counted once."""
-    tries, spent = 1, Usage()
+    tries, spent, used = 1, Usage(), "m"
     incomplete = {message.id: message.incomplete for message in rig.messages}
     for body in bodies:
         if isinstance(body, ev.RetryScheduled):
             tries += 1
             assert body.attempt == tries <= attempts + 1
             assert body.delay <= MAX_WAIT_SECONDS
+        elif isinstance(body, ev.ModelChanged):
+            assert body.from_model == used
+            tries, used = 1, body.model
         elif isinstance(body, ev.MessageEnd):
             spent += body.usage or Usage()
             tries = tries if body.error else 1
@@ -125,6 +146,14 @@ def test_laws_3_5_and_6_hold_for_any_run(
     turns: list[list[dict[str, Any]]], actions: list[tuple[int, str]], yields: int, attempts: int
 ) -> None:
     asyncio.run(play(turns, actions, yields=yields, attempts=attempts))
+
+
+@settings(max_examples=200, deadline=None)
+@given(turns=TURNS, actions=st.lists(ACTION, max_size=3), yields=st.integers(0, 3), fallbacks=st.integers(1, 3))
+def test_laws_3_5_and_6_hold_for_any_run_with_fallbacks(
+    turns: list[list[dict[str, Any]]], actions: list[tuple[int, str]], yields: int, fallbacks: int
+) -> None:
+    asyncio.run(play(turns, actions, yields=yields, attempts=0, fallbacks=fallbacks))
 
 
 def test_an_abort_at_any_step_of_a_retried_run() -> None:

@@ -380,6 +380,7 @@ def test_every_other_setting_is_refused_to_a_project(place: Place) -> None:
     examples: dict[str, Any] = {
         "provider": "local",
         "model": "x",
+        "fallback": ["local/x"],
         "providers": {"local": {}},
         "sandbox": "off",
         "sandboxNetwork": "off",

@@ -28,6 +28,7 @@ _SIDE = (
     ev.CompactionEnd,
     ev.Notice,
     ev.RetryScheduled,
+    ev.ModelChanged,
     ev.PermissionRequest,
     ev.PermissionSettled,
     ev.Gap,

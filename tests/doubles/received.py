@@ -63,6 +63,8 @@ def _side(kind: str, value: Any) -> ev.Body:
             return ev.CompactionEnd(value.tokens_after, value.summary, _error(value))
         case "retry_scheduled":
             return ev.RetryScheduled(value.attempt, value.delay, Code(value.code), value.message)
+        case "model_changed":
+            return ev.ModelChanged(value.provider, value.model, value.from_provider, value.from_model, Code(value.code))
         case "usage":
             return ev.UsageReport(_usage(value))
         case "notice":

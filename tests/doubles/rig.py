@@ -15,7 +15,7 @@ from yarrow.agent.hooks import HookRegistry
 from yarrow.agent.model_context import TokenCounter
 from yarrow.agent.permission_broker import PermissionConfig
 from yarrow.agent.retry import Clock
-from yarrow.agent.run_context import RunResources, RunSettings
+from yarrow.agent.run_context import Fallback, RunResources, RunSettings
 from yarrow.agent.session_writer import SessionSource, SessionWriter
 from yarrow.config.settings import CompactionSettings, PermissionMode, RetrySettings
 from yarrow.errors import StorageError
@@ -130,6 +130,7 @@ class Rig:
         *,
         log: ListLog | None = None,
         compaction: CompactionSettings | None = None,
+        session_provider: str = "",
         **settings: Any,
     ) -> None:
         self.log = log or ListLog()
@@ -144,6 +145,7 @@ class Rig:
             cwd="/",
             created_at=NOW,
             updated_at=NOW,
+            provider=session_provider,
             compaction=compaction or CompactionSettings(),
             dry_run=self.settings.dry_run,
             permissions=self.settings.permissions,
@@ -161,6 +163,7 @@ class Rig:
         self.has_tool_call = True
         self.window = 0
         self.hooks = HookRegistry()
+        self.fallbacks: tuple[Fallback, ...] = ()
         self.consent = PermissionConfig()
 
     async def _sleep(self, seconds: float) -> None:
@@ -181,6 +184,7 @@ class Rig:
             registry=ToolRegistry([EchoTool(), self.act]),
             context=ToolContext(cwd=Path("/"), workspace=Workspace((Path("/"),))),
             hooks=self.hooks,
+            fallbacks=self.fallbacks,
             consent=self.consent,
         )
 

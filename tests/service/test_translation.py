@@ -62,6 +62,11 @@ CASES: list[tuple[ev.Body, str, dict[str, Any]]] = [
         "retryScheduled",
         {"attempt": 2, "delay": 2.5, "code": "OVERLOADED", "message": "busy"},
     ),
+    (
+        ev.ModelChanged("b", "m2", "a", "m1", Code.OVERLOADED),
+        "modelChanged",
+        {"provider": "b", "model": "m2", "fromProvider": "a", "fromModel": "m1", "code": "OVERLOADED"},
+    ),
     (ev.Notice("X", "y"), "notice", {"code": "X", "text": "y"}),
     (
         ev.PermissionRequest("q", "c", "bash", '{"command": "ls"}', "the rule says to ask", contained=True),

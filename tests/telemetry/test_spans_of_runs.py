@@ -96,6 +96,23 @@ async def test_a_retry_is_a_span_event_and_a_failure_an_error_type(tmp_path: Pat
     assert kinds == {"OVERLOADED", None}
 
 
+async def test_calls_after_a_fallback_name_its_model(tmp_path: Path) -> None:
+    measured = Measured()
+    # Both ids play the same script, each with its own position in it.
+    house = House(tmp_path, [BUSY, BUSY, BUSY, BUSY], watch=measured.reports, fallback=("other/m2",))
+    async with stub_of(house) as stub:
+        await play(stub, house.prompt("go", "s1"))
+        await house.parts.providers.close()
+    [change] = [one for one in measured.named("invoke_agent yarrow").events if one.name == "fallback"]
+    assert dict(change.attributes or {}) == {
+        "gen_ai.provider.name": "other",
+        "gen_ai.request.model": "m2",
+        "error.type": "OVERLOADED",
+    }
+    named = [span.name for span in measured.spans if span.name.startswith("chat")]
+    assert named == ["chat scripted"] * 4 + ["chat m2"] * 4
+
+
 async def test_an_aborted_run_leaves_no_span_open(tmp_path: Path) -> None:
     measured = Measured()
     house = House(tmp_path, [calls(("act", "c"))], watch=measured.reports)

@@ -327,10 +327,16 @@ class Agent:
 
     def _ports(self, resources: RunResources) -> LoopPorts:
         within = self._compactor.compact_if_needed
+        emitter = RedactingEmitter(self._writer.publish, resources.keys)
+
+        def use_keys(keys: Redactor) -> None:
+            self._writer.redactor = keys
+            emitter.use_keys(keys)
+
         return LoopPorts(
-            emit=self._writer.bus.publish
-            if resources.keys.is_empty
-            else RedactingEmitter(self._writer.publish, resources.keys),
+            # A fallback may bring the first key.
+            emit=self._writer.bus.publish if resources.keys.is_empty and not resources.fallbacks else emitter,
+            use_keys=use_keys,
             hook_runner=self._hook_runner,
             pause=self._writer.pause,
             questions=self.questions,
@@ -338,7 +344,7 @@ class Agent:
             deliver=self._delivery.deliver,
             enter=self._enter,
             context=self._compactor.sent,
-            compact=lambda reason, window: within(resources, self._hook_runner, reason=reason, window=window),
+            compact=lambda used, reason, window: within(used, self._hook_runner, reason=reason, window=window),
             new_id=new_id,
             timestamp=self.timestamp,
         )

@@ -123,7 +123,9 @@ class Compactor:
 
         session = self._writer.session
         context = self._meter.context(session)
-        summariser = session.header.compaction.model
+        header = session.header
+        # The model belongs to the session's provider; another one does not know it.
+        summariser = header.compaction.model if header.provider in ("", resources.settings.provider) else ""
         frame = self._budget(resources, window)
         return CompactionTask(session, context, frame, reason, resources.registry, summariser=summariser)
 

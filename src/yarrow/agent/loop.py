@@ -9,6 +9,7 @@ from yarrow.agent.cancellation_shield import run_shielded
 from yarrow.agent.hooks import HookName
 from yarrow.agent.message_builder import MessageBuilder
 from yarrow.agent.model_call_recovery import Recovery
+from yarrow.agent.model_fallback import ActiveModel
 from yarrow.agent.run_context import LoopPorts, RunResources
 from yarrow.agent.tool_executor import ToolExecutor
 from yarrow.errors import Code, Failure, ProviderError, RunError, YarrowError
@@ -29,11 +30,15 @@ class Loop:
 
     def __init__(self, ports: LoopPorts, resources: RunResources) -> None:
         self._ports = ports
-        self._resources = resources
+        self._active = ActiveModel(ports, resources)
         self._tool_executor = ToolExecutor(ports, resources)
-        self._recovery = Recovery(ports, resources.settings.retry)
+        self._recovery = Recovery(ports, self._active)
         self.usage = Usage()
         """Tokens used by the run so far."""
+
+    @property
+    def _resources(self) -> RunResources:
+        return self._active.resources
 
     async def notices(self) -> list[Notice]:
         """Return the notices for the user about the run's commands and the files that they changed."""
@@ -41,12 +46,7 @@ class Loop:
 
     async def run(self) -> None:
         """Run until the model is done and no message is queued. Raises `YarrowError` if the run ends early."""
-        if not self._resources.info.has_tool_call:
-            self._ports.emit(
-                Notice(
-                    "NO_TOOLS", f"{self._resources.info.model} does not support tool calls; continuing without tools"
-                )
-            )
+        self._active.report_missing_tools()
         delivered = await self._ports.deliver(ending=False)
         for turn in count(1):
             self._check_turns(turn)

@@ -1,8 +1,8 @@
-"""Recovery from failed model calls: compaction after an overflow, retries, and continuation after a pause."""
+"""Recovery from failed model calls: compaction after an overflow, retries, fallbacks, and going on after a pause."""
 
+from yarrow.agent.model_fallback import ActiveModel
 from yarrow.agent.retry import TOO_LARGE, RetryPolicy
 from yarrow.agent.run_context import LoopPorts
-from yarrow.config.settings import RetrySettings
 from yarrow.errors import Code, ProviderError, RunError, YarrowError
 from yarrow.message import Message, StopReason
 
@@ -13,24 +13,35 @@ MAX_PAUSES = 8
 class Recovery:
     """Recovery attempts of one model call."""
 
-    def __init__(self, ports: LoopPorts, settings: RetrySettings) -> None:
+    def __init__(self, ports: LoopPorts, active: ActiveModel) -> None:
         self._ports = ports
-        self._settings = settings
+        self._active = active
         self._pauses = 0
         self._begin()
 
     async def compact_if_due(self) -> None:
-        """Compact the context if it is due. Raises the errors of compaction, which has its own retries."""
-        try:
-            await self._ports.compact("auto", 0)
-        except ProviderError as error:
-            if not await self._compact_after_overflow(error):
-                raise
+        """Compact the context if it is due for the model in use.
+
+        Raises the errors of compaction, which has its own retries, if no fallback is left.
+        """
+        while True:
+            try:
+                await self._compact_once()
+            except ProviderError as error:
+                await self._fall_back(error)
+            else:
+                return
 
     async def handle(self, error: ProviderError | RunError) -> None:
-        """Return when the call should be repeated. Raises `error` if it should not, and the errors of compaction."""
-        if not await self._compact_after_overflow(error):
-            await self._retries.wait(error)
+        """Return when the call should be repeated, possibly with a fallback.
+
+        Raises `error` if it should not, an error that names each model if several failed, and the errors of compaction.
+        """
+        try:
+            if not await self._compact_after_overflow(error):
+                await self._retries.wait(error)
+        except ProviderError as failed:
+            await self._fall_back(failed)
 
     def succeeded(self, message: Message) -> None:
         """Reset the counters for the next call. Raises `RunError` if the backend paused too often in a row."""
@@ -42,13 +53,24 @@ class Recovery:
                 code=Code.TURN_LIMIT,
             )
 
+    async def _compact_once(self) -> None:
+        try:
+            await self._ports.compact(self._active.resources, "auto", 0)
+        except ProviderError as error:
+            if not await self._compact_after_overflow(error):
+                raise
+
+    async def _fall_back(self, error: ProviderError) -> None:
+        await self._active.fall_back(error)
+        self._begin()
+
     async def _compact_after_overflow(self, error: YarrowError) -> bool:
         """Compact once after an overflow; return whether that was done."""
         if not isinstance(error, ProviderError) or error.code not in TOO_LARGE or self._overflowed:
             return False
         self._overflowed = True
         try:
-            await self._ports.compact("overflow", error.context_window)
+            await self._ports.compact(self._active.resources, "overflow", error.context_window)
         except RunError as refused:
             if refused.code is Code.COMPACTION_INEFFECTIVE and error.code is Code.REQUEST_TOO_LARGE:
                 raise error from refused  # the window is not the cause
@@ -57,4 +79,4 @@ class Recovery:
 
     def _begin(self) -> None:
         self._overflowed = False
-        self._retries = RetryPolicy(self._settings, self._ports.pause, self._ports.emit)
+        self._retries = RetryPolicy(self._active.resources.settings.retry, self._ports.pause, self._ports.emit)

@@ -49,6 +49,29 @@ class ToolSetup(Struct, frozen=True):
     """Redacts secrets from tool output."""
 
 
+class ModelSetup(Struct, frozen=True):
+    """A model that is ready to answer, and the settings that depend on it."""
+
+    provider: Provider
+    info: ProviderInfo
+    keys: Redactor = NO_REDACTION
+    """Redacts provider keys, including the one of this provider."""
+    tools: tuple[str, ...] | None = None
+    """Names of the tools offered; None for all."""
+    max_tokens: int = 0
+    """Maximum tokens of one answer; 0 for the provider's default."""
+    temperature: float | None = None
+
+
+class Fallback(Struct, frozen=True):
+    """A model that replaces another one which failed."""
+
+    name: str
+    """`provider/model`."""
+    set_up: Callable[[], Awaitable[ModelSetup]]
+    """Sets up the model; raises `YarrowError` if it is unavailable, such as for lack of a key."""
+
+
 class RunResources(Struct, frozen=True):
     """Resources of a run."""
 
@@ -69,6 +92,8 @@ class RunResources(Struct, frozen=True):
     """True if shell commands run in a sandbox."""
     tool_setup: Callable[[], Awaitable[ToolSetup]] | None = None
     """Sets up the tools before the first call; raises `ConfigError`. None once it has been called."""
+    fallbacks: tuple[Fallback, ...] = ()
+    """Models to try in order after this one failed."""
     notices: Callable[[], Sequence[Notice]] = tuple
     """Returns notices for the user about the machine that ran the commands; called at the end of a run."""
     running: Callable[[str], AbstractContextManager[None]] | None = None
@@ -94,6 +119,18 @@ class RunResources(Struct, frozen=True):
             self,
             settings=replace(self.settings, dry_run=dry_run, permissions=header.permissions, tools=tools),
         )
+
+    def with_model(self, setup: ModelSetup) -> "RunResources":
+        """Return a copy that uses another model."""
+        settings = replace(
+            self.settings,
+            provider=setup.info.name,
+            model=setup.info.model,
+            tools=setup.tools,
+            max_tokens=setup.max_tokens,
+            temperature=setup.temperature,
+        )
+        return replace(self, settings=settings, provider=setup.provider, info=setup.info, keys=setup.keys)
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """Return the tools offered to the model."""
@@ -121,7 +158,9 @@ class LoopPorts(Struct, frozen=True):
     questions: PermissionBroker
     context: Callable[[], ModelContext]
     """Returns the part of the session that is sent to the model."""
-    compact: Callable[[CompactionReason, int], Awaitable[None]]
+    use_keys: Callable[[Redactor], None]
+    """Redacts these keys from everything that is emitted or recorded from now on."""
+    compact: Callable[[RunResources, CompactionReason, int], Awaitable[None]]
     """Compacts the context if it is due, or after an overflow of a window of that many tokens (0 if unknown).
 
     Raises `RunError`, `ProviderError` and `StorageError`.

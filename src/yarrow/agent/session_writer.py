@@ -119,6 +119,11 @@ class RedactingEmitter:
         self._kind: type[Delta] = TextDelta
         self._stream = RedactingStream(redactor)
 
+    def use_keys(self, redactor: Redactor) -> None:
+        """Redact these keys from now on; called between two messages."""
+        self._flush()
+        self._stream = RedactingStream(redactor)
+
     def __call__(self, body: Body) -> None:
         """Forward an event."""
         match body:

@@ -53,6 +53,8 @@ class Arguments(NamedTuple):
     """As given, including a `provider/` prefix but without `:thinking`."""
     provider: str = ""
     thinking: str = ""
+    fallback: str = ""
+    """`none` uses no fallback."""
     resume: str = ""
     newest: bool = False
     """Continue the newest session of the working directory."""
@@ -88,7 +90,7 @@ class Arguments(NamedTuple):
             "sandbox": self.sandbox,
             "sessionDir": self.session_dir,
         }
-        return {key: value for key, value in given.items() if value}
+        return {key: value for key, value in given.items() if value} | ({"fallback": []} if self.fallback else {})
 
 
 def parse_arguments(argv: Sequence[str]) -> Arguments:
@@ -201,6 +203,7 @@ def _make_arguments(command: str, values: dict[str, Any], literal: tuple[str, ..
         model=model,
         provider=values["provider"] or "",
         thinking=values["thinking"] or thinking,
+        fallback=values["fallback"] or "",
         resume=values["resume"] or "",
         newest=values["continue"],
         no_session=values["no_session"],
@@ -295,6 +298,7 @@ def reject_exclusive_flags(values: dict[str, Any]) -> None:
         ("tools", "no_tools"),
         ("attach", "session_dir"),
         ("attach", "socket"),
+        ("attach", "fallback"),
         ("export", "no_session"),
         ("export", "list_models"),
     ):

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 THINKING_LEVELS = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
+FALLBACK_WORDS = ("none",)
 SANDBOXES = ("off", "workspace", "strict")
 PERMISSION_MODES = ("auto", "ask", "deny", "plan")
 COMMANDS = {
@@ -40,7 +41,7 @@ COMMANDS_WITH_WORDS = ("sessions", "models", "config", "trust", "permissions", "
 
 _ALWAYS = ("--help", "--version")
 _CLIENT = ("--attach", "--tls-pin", "--tls-cert", "--tls-key", "--token-file")
-_SETTINGS = ("--model", "--provider", "--thinking", "--dry-run", "--sandbox", "--session-dir")
+_SETTINGS = ("--model", "--provider", "--thinking", "--fallback", "--dry-run", "--sandbox", "--session-dir")
 FLAGS_OF_COMMAND: dict[str, tuple[str, ...]] = {
     "serve": (
         *(*_ALWAYS, *_SETTINGS, "--socket", "--listen", "--tls-cert", "--tls-key", "--tls-client-ca", "--token-file"),
@@ -92,6 +93,7 @@ FLAGS = (
     Flag("Model", ("-m", "--model"), "MODEL", "MODEL, PROVIDER/MODEL or MODEL:THINKING"),
     Flag("Model", ("--provider",), "ID", "use this provider"),
     Flag("Model", ("--thinking",), "LEVEL", f"thinking level: {', '.join(THINKING_LEVELS)}", THINKING_LEVELS),
+    Flag("Model", ("--fallback",), "none", "none: use only this model, and no fallback", FALLBACK_WORDS),
     Flag("Model", ("--list-models",), "", "list the models of the provider"),
     Flag("Session", ("-c", "--continue"), "", "continue the latest session in this directory"),
     Flag("Session", ("-r", "--resume"), "ID", "resume a session"),

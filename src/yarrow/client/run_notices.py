@@ -70,6 +70,10 @@ def format_event_note(event: pb.AgentEvent, kind: str) -> str:
             retry = event.retry_scheduled
             why = f": {retry.message}" if retry.message else ""
             return _truncate(f"yarrow: {_format_code(retry.code)}, retrying in {retry.delay:.1f}s{why}")
+        case "model_changed":
+            change = event.model_changed
+            failed = f"{change.from_provider}/{change.from_model}"
+            return f"yarrow: {_format_code(change.code)} at {failed}, continuing with {change.provider}/{change.model}"
         case "compaction_start":
             return f"yarrow: compacting the context ({event.compaction_start.tokens_before:,} tokens)"
         case "compaction_end" if event.compaction_end.HasField("error"):

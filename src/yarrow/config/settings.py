@@ -208,6 +208,10 @@ class Settings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Model to use; empty for the provider's first."""
     thinking: ThinkingLevel = ThinkingLevel.OFF
     """Thinking level of the model."""
+    fallback: tuple[str, ...] = ()
+    """Models, each as `provider/model`, to try in order in the rest of a run when a model is overloaded, unreachable or
+    limits the rate of requests, or its server fails.
+    """
     providers: dict[str, ProviderSettings] = {}
     """Providers by id. Never put a key here: name the variable that holds it."""
     compaction: CompactionSettings = CompactionSettings()

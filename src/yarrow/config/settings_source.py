@@ -188,15 +188,15 @@ def is_foreign_model(below: Mapping[str, Any], above: Mapping[str, Any], path: K
     """Return whether `above` selects another provider than `below` and has no model of its own at `path`."""
     if "provider" not in above or has_value(above, path) or not has_value(below, path):
         return False
-    return _find_provider(below.get("provider", ""), below.get("providers", {})) not in ("", above["provider"])
+    return find_provider(below.get("provider", ""), below.get("providers", {})) not in ("", above["provider"])
 
 
 def find_model_provider(settings: Settings) -> str:
     """Return the provider that configured models belong to; empty if they belong to none in particular."""
-    return _find_provider(settings.provider, settings.providers)
+    return find_provider(settings.provider, settings.providers)
 
 
-def _find_provider(named: str, configured: Mapping[str, object]) -> str:
+def find_provider(named: str, configured: Mapping[str, object]) -> str:
     """Return the named provider, or the only configured one; empty if neither exists."""
     return named or (next(iter(configured)) if len(configured) == 1 else "")
 

@@ -10,7 +10,7 @@ from msgspec import inspect
 from yarrow.config.provider_adapters import ADAPTERS
 from yarrow.config.secret_mask import mask_secrets
 from yarrow.config.settings import BUILT_IN_PROVIDERS, Settings
-from yarrow.config.settings_source import KeyPath, Layer, NamedLayer, find_model_provider, format_path
+from yarrow.config.settings_source import KeyPath, Layer, NamedLayer, find_model_provider, find_provider, format_path
 from yarrow.errors import ConfigError
 
 MAX_NUMBER = 2**31 - 1
@@ -40,6 +40,7 @@ def check_layer(layer: Layer) -> None:
         _check_numbers(layer.values, ())
         _check_urls(layer.values)
         _check_rules(layer.values)
+        _check_fallback(layer.values)
         check_texts(layer.values)
     except InvalidValueError as fault:
         raise ConfigError(f"{layer.get_origin(fault.path)}: {fault}") from None
@@ -82,6 +83,19 @@ def check_providers(settings: Settings, layers: Sequence[Layer], added: Collecti
             f"{place}: provider {settings.provider!r} is not configured; the choices are {', '.join(known)}"
         )
     _check_slash(settings, layers, known)
+    _check_fallback_providers(settings, layers, known)
+
+
+def _check_fallback_providers(settings: Settings, layers: Sequence[Layer], known: Sequence[str]) -> None:
+    """Raise `ConfigError` for a fallback whose provider is unknown."""
+    for number, entry in enumerate(settings.fallback):
+        provider = entry.partition("/")[0]
+        if provider not in known:
+            layer = next(each for each in reversed(layers) if "fallback" in each.values)
+            place = f"{layer.get_origin(('fallback', number))}: fallback[{number}]"
+            raise ConfigError(
+                f"{place}: {provider!r} in {entry!r} is not a provider; the choices are {', '.join(known)}"
+            )
 
 
 def _check_slash(settings: Settings, layers: Sequence[Layer], known: Sequence[str]) -> None:
@@ -115,6 +129,24 @@ def _check_rules(values: dict[str, Any]) -> None:
         tool, bracket, rest = rule.partition("(")
         if not tool.strip() or ")" in tool or (bracket and not rest.endswith(")")):
             raise InvalidValueError(("permissions", "rules", rule), f"invalid rule {rule!r}: use tool or tool(pattern)")
+
+
+def _check_fallback(values: dict[str, Any]) -> None:
+    """Raise `InvalidValueError` for a fallback that is malformed, listed twice, or the model that it would replace."""
+    selected = find_provider(values.get("provider", ""), values.get("providers", {}))
+    own = f"{selected}/{values.get('model', '')}"
+    entries: list[str] = values.get("fallback", [])
+    for number, entry in enumerate(entries):
+        path = ("fallback", number)
+        provider, _, model = entry.partition("/")
+        if not provider.strip() or not model.strip():
+            raise InvalidValueError(path, f"{format_path(path)} must be PROVIDER/MODEL, not {entry!r}")
+        if entry in entries[:number]:
+            raise InvalidValueError(path, f"{format_path(path)}: {entry!r} is listed twice; remove one")
+        if entry == own:
+            raise InvalidValueError(
+                path, f"{format_path(path)}: {entry!r} is the model that it would replace; name another"
+            )
 
 
 def _check_urls(values: dict[str, Any]) -> None:

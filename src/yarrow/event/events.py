@@ -188,6 +188,19 @@ class RetryScheduled(Struct, frozen=True):
     """The failure, in one sentence."""
 
 
+class ModelChanged(Struct, frozen=True):
+    """A model failed, and a fallback continues the run; the next prompt starts with the session's model again."""
+
+    provider: str
+    """Provider of the model that continues."""
+    model: str
+    from_provider: str
+    """Provider of the model that failed."""
+    from_model: str
+    code: Code
+    """Code of the failure."""
+
+
 class PermissionRequest(Struct, frozen=True):
     """A tool call waits for the user's permission; its arguments are the text of a JSON object."""
 
@@ -252,6 +265,7 @@ Body = (
     | UsageReport
     | Notice
     | RetryScheduled
+    | ModelChanged
     | PermissionRequest
     | PermissionSettled
     | Gap

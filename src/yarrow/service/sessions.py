@@ -11,7 +11,7 @@ from yarrow.agent.agent import Agent
 from yarrow.agent.exclusive_task import RunningCount
 from yarrow.agent.hooks import HookName
 from yarrow.agent.model_context import TokenCalibration, TokenCounter
-from yarrow.agent.run_context import RunResources, RunSettings
+from yarrow.agent.run_context import Fallback, ModelSetup, RunResources, RunSettings
 from yarrow.agent.session_writer import SessionSource, SessionWriter
 from yarrow.errors import Code, InvalidArgument, LimitExceeded, NotFound, Precondition, YarrowError
 from yarrow.event.bus import Bus
@@ -19,6 +19,7 @@ from yarrow.platform.search_path import remember_roots
 from yarrow.policy.permission.decision import describe_unknown_tools
 from yarrow.policy.workspace import Workspace
 from yarrow.provider.base import ProviderInfo
+from yarrow.provider.factory import ReadyProvider
 from yarrow.service.loaded_session import LoadedSession, SessionCache
 from yarrow.service.response_redaction import RedactorCache
 from yarrow.service.service_dependencies import Dependencies
@@ -100,19 +101,19 @@ class Sessions:
         header, settings = entry.state.header, self._dependencies.settings
         built = await self._dependencies.providers.get(header.provider, header.model)
         entry.provider_reason = built.reason
-        configured = settings.providers.get(built.info.name)
+        setup = self._set_up_model(built, header.tools)
         run = RunSettings(
             provider=built.info.name,
             model=built.info.model,
             system=header.system_prompt,
             thinking=header.thinking,
-            tools=self._select_tools(header.tools, built.info),
+            tools=setup.tools,
             dry_run=header.dry_run,
             permissions=header.permissions,
             retry=settings.retry,
             max_turns=settings.max_turns,
-            max_tokens=configured.max_tokens if configured else 0,
-            temperature=configured.temperature if configured else None,
+            max_tokens=setup.max_tokens,
+            temperature=setup.temperature,
         )
         unprepared = ToolContext(cwd=entry.cwd, workspace=Workspace(writable=()))
         entry.resources = RunResources(
@@ -124,11 +125,34 @@ class Sessions:
             tool_setup=await self.tool_contexts.prepare(entry),
             hooks=self._dependencies.contributions.hooks,
             consent=self._dependencies.permission_config,
-            keys=self.redactors.for_keys(),
+            keys=setup.keys,
+            fallbacks=self._list_fallbacks(entry, f"{built.info.name}/{built.info.model}"),
             notices=partial(self.tool_contexts.root_file_notices, entry),
             running=entry.bus.observer.tool_span if entry.bus.observer is not None else None,
         )
         return entry.resources
+
+    def _set_up_model(self, built: ReadyProvider, tools: tuple[str, ...] | None) -> ModelSetup:
+        configured = self._dependencies.settings.providers.get(built.info.name)
+        return ModelSetup(
+            provider=built.provider,
+            info=built.info,
+            keys=self.redactors.for_keys(),
+            tools=self._select_tools(tools, built.info),
+            max_tokens=configured.max_tokens if configured else 0,
+            temperature=configured.temperature if configured else None,
+        )
+
+    def _list_fallbacks(self, entry: LoadedSession, used: str) -> tuple[Fallback, ...]:
+        """Return the configured fallbacks for a run with the model `used`; each is built when it is needed."""
+
+        async def set_up(name: str) -> ModelSetup:
+            provider, _, model = name.partition("/")
+            built = await self._dependencies.providers.get(provider, model)
+            return self._set_up_model(built, entry.state.header.tools)
+
+        names = (name for name in self._dependencies.settings.fallback if name != used)
+        return tuple(Fallback(name, partial(set_up, name)) for name in names)
 
     async def provider_info(self, entry: LoadedSession) -> ProviderInfo | None:
         """Return the capabilities of the session's model; None if its provider is currently unavailable."""

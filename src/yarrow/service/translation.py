@@ -231,9 +231,8 @@ def _fill_body(out: pb.AgentEvent, body: ev.Body) -> None:
             out.turn_end.turn = turn
         case ev.AgentEnd():
             out.agent_end.CopyFrom(_agent_end(body))
-        case ev.RetryScheduled(attempt, delay, code, message):
-            scheduled = pb.RetryScheduled(attempt=attempt, delay=delay, code=code, message=message)
-            out.retry_scheduled.CopyFrom(scheduled)
+        case ev.RetryScheduled() | ev.ModelChanged():
+            _fill_recovery(out, body)
         case ev.CompactionStart() | ev.CompactionEnd():
             _fill_compaction(out, body)
         case ev.PermissionRequest():
@@ -243,6 +242,20 @@ def _fill_body(out: pb.AgentEvent, body: ev.Body) -> None:
             out.permission_settled.CopyFrom(settled)
         case ev.StateChange() | ev.QueueUpdate() | ev.UsageReport() | ev.Notice() | ev.Gap() | ev.Heartbeat():
             _fill_status(out, body)
+        case _:
+            assert_never(body)
+
+
+def _fill_recovery(out: pb.AgentEvent, body: ev.RetryScheduled | ev.ModelChanged) -> None:
+    match body:
+        case ev.RetryScheduled(attempt, delay, code, message):
+            scheduled = pb.RetryScheduled(attempt=attempt, delay=delay, code=code, message=message)
+            out.retry_scheduled.CopyFrom(scheduled)
+        case ev.ModelChanged(provider, model, from_provider, from_model, code):
+            changed = pb.ModelChanged(
+                provider=provider, model=model, from_provider=from_provider, from_model=from_model, code=code
+            )
+            out.model_changed.CopyFrom(changed)
         case _:
             assert_never(body)
 

@@ -71,6 +71,8 @@ class SpanRecorder:
         self._session_id = session_id
         self._tracer = tracer
         self._model = model
+        self._fallback: tuple[str, str] | None = None
+        """Provider and model that replace the session's in this run."""
         self._content = content
         self._run = self._turn = self._chat = self._compaction = INVALID_SPAN
         self._call_started_at: float | None = None
@@ -102,9 +104,8 @@ class SpanRecorder:
                 # The end of an answer reports its final usage; for a summary, this event is the only report.
                 if self._call_started_at is None:
                     self._record_tokens(usage, self._make_attributes("chat"))
-            case ev.RetryScheduled(attempt, delay, code, _):
-                about: Attributes = {"yarrow.retry.attempt": attempt, "yarrow.retry.delay": delay, "error.type": code}
-                self._record_retry(about, at)
+            case ev.RetryScheduled() | ev.ModelChanged():
+                self._record_recovery(body, at)
             case (
                 ev.ThinkingDelta()
                 | ev.ToolDelta()
@@ -132,6 +133,7 @@ class SpanRecorder:
 
     def _record_run(self, body: ev.AgentStart | ev.AgentEnd, run_id: str, at: float) -> None:
         if isinstance(body, ev.AgentStart):
+            self._fallback = None
             about = self._make_attributes("invoke_agent") | {"gen_ai.agent.name": "yarrow", "yarrow.run.id": run_id}
             self._run = self._start("invoke_agent yarrow", INVALID_SPAN, at, about=about)
             if self._content:
@@ -210,7 +212,15 @@ class SpanRecorder:
             self._compaction.set_attribute("yarrow.compaction.tokens_after", body.tokens_after)
         self._compaction = self._end(self._compaction, at, body.error)
 
-    def _record_retry(self, about: Attributes, at: float) -> None:
+    def _record_recovery(self, body: ev.RetryScheduled | ev.ModelChanged, at: float) -> None:
+        about: Attributes = {"error.type": body.code}
+        if isinstance(body, ev.ModelChanged):
+            self._fallback = (body.provider, body.model)
+            chat = self._make_attributes("chat")
+            about |= {key: chat[key] for key in ("gen_ai.provider.name", "gen_ai.request.model")}
+            self._run.add_event("fallback", about, _nanoseconds(at))
+            return
+        about |= {"yarrow.retry.attempt": body.attempt, "yarrow.retry.delay": body.delay}
         span = self._compaction if self._compaction is not INVALID_SPAN else self._run
         span.add_event("retry", about, _nanoseconds(at))
 
@@ -220,7 +230,7 @@ class SpanRecorder:
             self.metrics.tokens.record(tokens, _metric_attributes(about) | {"gen_ai.token.type": kind})
 
     def _make_attributes(self, operation: str) -> Attributes:
-        provider, model = self._model()
+        provider, model = self._fallback or self._model()
         return {
             "gen_ai.operation.name": operation,
             "gen_ai.provider.name": PROVIDER_NAMES.get(provider) or provider,

@@ -927,7 +927,7 @@ class AgentEvent(_message.Message):
 
     One event of a session. Within a run the order is
     AgentStart (TurnStart MessageStart (TextDelta|ThinkingDelta|ToolCall)* MessageEnd (ToolDelta* ToolOutput)* TurnEnd)* AgentEnd,
-    with StateChange, QueueUpdate, Usage, Notice, RetryScheduled, PermissionRequest, PermissionSettled and
+    with StateChange, QueueUpdate, Usage, Notice, RetryScheduled, ModelChanged, PermissionRequest, PermissionSettled and
     compaction between them.
     """
 
@@ -959,6 +959,7 @@ class AgentEvent(_message.Message):
     GAP_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     PERMISSION_SETTLED_FIELD_NUMBER: _builtins.int
+    MODEL_CHANGED_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """The session."""
     run_id: _builtins.str
@@ -1059,6 +1060,10 @@ class AgentEvent(_message.Message):
     def permission_settled(self) -> Global___PermissionSettled:
         """A permission request was settled."""
 
+    @_builtins.property
+    def model_changed(self) -> Global___ModelChanged:
+        """A fallback continues the run."""
+
     def __init__(
         self,
         *,
@@ -1088,12 +1093,13 @@ class AgentEvent(_message.Message):
         gap: Global___Gap | None = ...,
         heartbeat: Global___Heartbeat | None = ...,
         permission_settled: Global___PermissionSettled | None = ...,
+        model_changed: Global___ModelChanged | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["agent_end", b"agent_end", "agent_start", b"agent_start", "compaction_end", b"compaction_end", "compaction_start", b"compaction_start", "event", b"event", "gap", b"gap", "heartbeat", b"heartbeat", "message_end", b"message_end", "message_start", b"message_start", "notice", b"notice", "permission_request", b"permission_request", "permission_settled", b"permission_settled", "queue_update", b"queue_update", "retry_scheduled", b"retry_scheduled", "state_change", b"state_change", "text_delta", b"text_delta", "thinking_delta", b"thinking_delta", "time", b"time", "tool_call", b"tool_call", "tool_delta", b"tool_delta", "tool_output", b"tool_output", "turn_end", b"turn_end", "turn_start", b"turn_start", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["agent_end", b"agent_end", "agent_start", b"agent_start", "compaction_end", b"compaction_end", "compaction_start", b"compaction_start", "event", b"event", "gap", b"gap", "heartbeat", b"heartbeat", "message_end", b"message_end", "message_start", b"message_start", "model_changed", b"model_changed", "notice", b"notice", "permission_request", b"permission_request", "permission_settled", b"permission_settled", "queue_update", b"queue_update", "retry_scheduled", b"retry_scheduled", "state_change", b"state_change", "text_delta", b"text_delta", "thinking_delta", b"thinking_delta", "time", b"time", "tool_call", b"tool_call", "tool_delta", b"tool_delta", "tool_output", b"tool_output", "turn_end", b"turn_end", "turn_start", b"turn_start", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_end", b"agent_end", "agent_start", b"agent_start", "compaction_end", b"compaction_end", "compaction_start", b"compaction_start", "event", b"event", "gap", b"gap", "heartbeat", b"heartbeat", "message_end", b"message_end", "message_start", b"message_start", "notice", b"notice", "permission_request", b"permission_request", "permission_settled", b"permission_settled", "queue_update", b"queue_update", "retry_scheduled", b"retry_scheduled", "run_id", b"run_id", "sequence", b"sequence", "session_id", b"session_id", "state_change", b"state_change", "text_delta", b"text_delta", "thinking_delta", b"thinking_delta", "time", b"time", "tool_call", b"tool_call", "tool_delta", b"tool_delta", "tool_output", b"tool_output", "turn_end", b"turn_end", "turn_start", b"turn_start", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_end", b"agent_end", "agent_start", b"agent_start", "compaction_end", b"compaction_end", "compaction_start", b"compaction_start", "event", b"event", "gap", b"gap", "heartbeat", b"heartbeat", "message_end", b"message_end", "message_start", b"message_start", "model_changed", b"model_changed", "notice", b"notice", "permission_request", b"permission_request", "permission_settled", b"permission_settled", "queue_update", b"queue_update", "retry_scheduled", b"retry_scheduled", "run_id", b"run_id", "sequence", b"sequence", "session_id", b"session_id", "state_change", b"state_change", "text_delta", b"text_delta", "thinking_delta", b"thinking_delta", "time", b"time", "tool_call", b"tool_call", "tool_delta", b"tool_delta", "tool_output", b"tool_output", "turn_end", b"turn_end", "turn_start", b"turn_start", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["agent_start", "turn_start", "message_start", "text_delta", "thinking_delta", "tool_call", "message_end", "tool_delta", "tool_output", "turn_end", "agent_end", "state_change", "queue_update", "compaction_start", "compaction_end", "retry_scheduled", "usage", "notice", "permission_request", "gap", "heartbeat", "permission_settled"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["agent_start", "turn_start", "message_start", "text_delta", "thinking_delta", "tool_call", "message_end", "tool_delta", "tool_output", "turn_end", "agent_end", "state_change", "queue_update", "compaction_start", "compaction_end", "retry_scheduled", "usage", "notice", "permission_request", "gap", "heartbeat", "permission_settled", "model_changed"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -1569,6 +1575,44 @@ class RetryScheduled(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RetryScheduled: _TypeAlias = RetryScheduled  # noqa: Y015
+
+@_typing.final
+class ModelChanged(_message.Message):
+    """A model failed, and a fallback continues the run. The next prompt starts with the session's model again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROVIDER_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    FROM_PROVIDER_FIELD_NUMBER: _builtins.int
+    FROM_MODEL_FIELD_NUMBER: _builtins.int
+    CODE_FIELD_NUMBER: _builtins.int
+    provider: _builtins.str
+    """Provider of the model that continues."""
+    model: _builtins.str
+    """The model that continues."""
+    from_provider: _builtins.str
+    """Provider of the model that failed."""
+    from_model: _builtins.str
+    """The model that failed."""
+    code: _builtins.str
+    """The failure's code."""
+    def __init__(
+        self,
+        *,
+        provider: _builtins.str = ...,
+        model: _builtins.str = ...,
+        from_provider: _builtins.str = ...,
+        from_model: _builtins.str = ...,
+        code: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "from_model", b"from_model", "from_provider", b"from_provider", "model", b"model", "provider", b"provider"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ModelChanged: _TypeAlias = ModelChanged  # noqa: Y015
 
 @_typing.final
 class Notice(_message.Message):

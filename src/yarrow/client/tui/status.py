@@ -27,6 +27,8 @@ class SessionStatus(Struct, frozen=True):
     """Known status of a session."""
 
     model: str = ""
+    fallback: str = ""
+    """Model that replaces the session's for the rest of the run; empty if none does."""
     thinking: str = ""
     """Level; empty if thinking is off."""
     is_dry_run: bool = False
@@ -109,6 +111,8 @@ def reduce_status(status: SessionStatus, events: Sequence[pb.AgentEvent], now: f
             case "queue_update":
                 update = event.queue_update
                 status = replace(status, steers=len(update.steering), follow_ups=len(update.follow_ups))
+            case "model_changed":
+                status = replace(status, fallback=event.model_changed.model)
             case "message_end" if event.message_end.HasField("usage"):
                 usage = event.message_end.usage
                 status = replace(status, context=usage.input + usage.output + usage.cache_read + usage.cache_write)
@@ -116,6 +120,7 @@ def reduce_status(status: SessionStatus, events: Sequence[pb.AgentEvent], now: f
                 status = replace(status, context=event.compaction_end.tokens_after)
             case "agent_end":
                 status = replace(status, doing=pb.AGENT_STATE_IDLE, since=now, asks=frozenset(), steers=0, follow_ups=0)
+                status = replace(status, fallback="")
             case _:
                 continue
     return status
@@ -162,7 +167,7 @@ def _make_parts(status: SessionStatus, theme: TerminalTheme, now: float) -> list
         parts.append(_StatusPart("dry run", "bold magenta", 1))
     if status.permissions:
         parts.append(_StatusPart(f"permissions: {status.permissions}", "magenta", 3))
-    parts.append(_StatusPart(sanitize(status.model) or "no model", "bold", 4))
+    parts.append(_StatusPart(sanitize(status.fallback or status.model) or "no model", "bold", 4))
     if status.thinking:
         parts.append(_StatusPart(f"thinking: {status.thinking}", "dim", 6))
     if status.cost:
