@@ -65,7 +65,7 @@ async def test_a_failing_endpoint_is_named_and_no_other_is_tried(world: World) -
         world.configure({"providers": {"a": one, "b": other}})
         ended = await world.run("-m", "a/x", "hi")
     assert ended.code == 3
-    assert "a rejected the API key" in ended.err
+    assert "a requires an API key" in ended.err
     assert b.received == []
 
 

@@ -97,6 +97,8 @@ def quote_text(text: str, backend: Backend) -> str:
 def _make_error(details: _ErrorDetails, backend: Backend, where: str) -> ProviderError:
     code = _classify(details)
     what, advice = tables.CODE_WORDING[code]
+    if code is Code.AUTH and not (backend.secret or backend.others):
+        what, advice = tables.NO_KEY_WORDING[0], tables.NO_KEY_WORDING[1].format(name=backend.name)
     quoted = quote_text(details.text, backend)
     sentence = f"{backend.name} {what} ({where}){f': {quoted}' if quoted else ''}"
     if advice:

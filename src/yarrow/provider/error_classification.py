@@ -178,4 +178,10 @@ CODE_WORDING: dict[Code, tuple[str, str]] = {
 If a refused field is searched for in the sentence, the sentence must not name one itself.
 """
 
+NO_KEY_WORDING = (
+    "requires an API key",
+    "No key was sent in a header: set providers.{name}.apiKeyEnv (a vendor's variable is used only at its address).",
+)
+"""The wording of AUTH if the request had no key: what happened, and what sends one to the provider `name`."""
+
 EMPTY_REFUSAL_WORDING = "rejected the request without a reason (HTTP 400); it may be too large"
