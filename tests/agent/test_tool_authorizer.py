@@ -131,3 +131,42 @@ async def test_outside_the_workspace_secret_names_of_the_settings_apply(ws: Path
     closed, opened = await rig.answered("once")
     assert "contain secrets" in closed
     assert opened == "PORT=1"
+
+
+async def test_a_permitted_write_creates_missing_directories(ws: Path, tmp_path: Path) -> None:
+    rig = Real(ws, ("write", {"path": "../out/sub/deep/x", "content": "hi"}))
+    (text,) = await rig.answered("once")
+    assert text.startswith("Created"), text
+    assert (tmp_path / "out/sub/deep/x").read_text() == "hi"
+    (question,) = told(rig.bodies, ev.PermissionRequest)
+    assert question.reason == f"{tmp_path}/out/sub/deep/x is outside the workspace; creates the directory sub/deep"
+
+
+@pytest.mark.parametrize("tool", ["write", "edit"])
+async def test_a_rule_with_a_missing_directory_permits_its_creation(ws: Path, tmp_path: Path, tool: str) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = [("write", {"path": "../new/sub/x", "content": "old"})]
+    calls += [("edit", {"path": "../new/sub/x", "edits": [{"old": "old", "new": "new"}]})]
+    first, second = await Real(ws, *calls, rules={f"{tool}({tmp_path}/new/*)": "auto"}).answered("once")
+    assert first.startswith("Created"), first
+    assert (tmp_path / "new/sub/x").read_text() == "new", second
+
+
+async def test_a_question_inside_the_workspace_names_the_directories_it_creates(ws: Path) -> None:
+    rig = Real(ws, ("write", {"path": "a/b/x", "content": "hi"}), rules={"write": "ask"})
+    await rig.answered("once")
+    (question,) = told(rig.bodies, ev.PermissionRequest)
+    assert question.reason == 'rule "write": ask; creates the directory a/b'
+    assert (ws / "a/b/x").read_text() == "hi"
+
+
+async def test_no_directory_is_created_through_a_link_made_after_the_question(ws: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    rig = Real(ws, ("write", {"path": "../out/sub/deep/x", "content": "hi"}))
+    await rig.answered("once", before=lambda: (tmp_path / "out/sub").symlink_to(tmp_path / "elsewhere"))
+    assert results(rig)[0].is_error
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+async def test_a_denied_write_creates_no_directory(ws: Path, tmp_path: Path) -> None:
+    await Real(ws, ("write", {"path": "../out/sub/x", "content": "hi"})).answered("no")
+    assert not (tmp_path / "out/sub").exists()

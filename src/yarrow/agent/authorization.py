@@ -142,6 +142,7 @@ def _file_request(tool: Tool, named: str, context: ToolContext) -> CallDescripti
         like,
         literal_paths=names,
         is_outside=outside,
+        new_directory=_missing_part(directory) if get_access(tool).creates_parents else "",
     )
 
 
@@ -222,6 +223,12 @@ def _is_directory(path: Path) -> bool:
         return path.is_dir()
     except OSError:  # the name is too long or a directory is inaccessible: the tool reports it
         return False
+
+
+def _missing_part(directory: Path) -> str:
+    """Return the missing end of a directory's path; empty if the directory exists."""
+    found = next((above for above in (directory, *directory.parents) if _is_directory(above)), directory)
+    return "" if found == directory else str(directory.relative_to(found))
 
 
 def _real(path: Path) -> Path:

@@ -37,9 +37,23 @@ def open_directory(root: Path, path: Path, *, make: bool = False) -> int:
     """
     if not make:
         return open_beneath(root, path, os.O_RDONLY | system.DIRECTORY)
-    at = system.open_directory(root)
+    return _make_below(system.open_directory(root), path.relative_to(root).parts)
+
+
+def create_directory(path: Path) -> int:
+    """Create a directory with its missing parents and return its descriptor; no part of its path may be a symlink.
+
+    Raises OSError as `open_beneath` does.
+    """
+    start = next(parent for parent in path.parents if parent.exists())
+    at = open_beneath(Path(path.anchor), start, os.O_RDONLY | system.DIRECTORY)
+    return _make_below(at, path.relative_to(start).parts)
+
+
+def _make_below(at: int, names: tuple[str, ...]) -> int:
+    """Return a descriptor of a directory below an open one, which is closed; missing directories are created."""
     try:
-        for name in path.relative_to(root).parts:
+        for name in names:
             is_made = _make(at, name)
             below = system.openat_nofollow(at, (name,), os.O_RDONLY | system.DIRECTORY)
             if is_made and system.is_root():  # like files that root creates there

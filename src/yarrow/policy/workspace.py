@@ -19,7 +19,7 @@ from yarrow.policy.sandbox.secret_symlink_targets import is_recorded
 from yarrow.policy.sandbox.session_tmp import SessionTmp
 from yarrow.policy.secret_names import ENV_FILES, SecretFiles
 from yarrow.policy.startup_files import AUTOSTART_DIRECTORIES, STARTUP_NAMES, is_hard_link_of
-from yarrow.policy.symlink_free_open import PATH_CHANGED_ERRORS, open_beneath, open_directory
+from yarrow.policy.symlink_free_open import PATH_CHANGED_ERRORS, create_directory, open_beneath, open_directory
 from yarrow.policy.symlinks import MAX_SYMLINKS, find_writable_symlink
 from yarrow.policy.temp_dir import is_output_file
 
@@ -215,6 +215,8 @@ class Workspace(Struct, frozen=True):
             self.tmp.create()
         if real == root:
             return open_directory(root, root), ""
+        if make and root != self.writable[0] and not root.exists():
+            return create_directory(real.parent), real.name
         return open_directory(root, real.parent, make=make), real.name
 
     def _open_with_retries(

@@ -35,11 +35,13 @@ class Access(Struct, frozen=True):
     """True if its commands run in the session's sandbox."""
     declared: bool = True
     """False if inferred from argument names: the user is asked first, because the tool may reach further."""
+    creates_parents: bool = False
+    """True if it creates the missing parent directories of a path."""
 
     @classmethod
-    def file(cls, argument: str = PATH_ARGUMENT) -> "Access":
+    def file(cls, argument: str = PATH_ARGUMENT, *, creates_parents: bool = False) -> "Access":
         """Return the access of a tool that reads or writes the path in an argument, within the workspace."""
-        return cls(ToolKind.FILE, argument)
+        return cls(ToolKind.FILE, argument, creates_parents=creates_parents)
 
     @classmethod
     def shell(cls, argument: str = COMMAND_ARGUMENT, *, directory: str = "", sandboxed: bool = False) -> "Access":

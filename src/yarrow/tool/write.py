@@ -27,7 +27,7 @@ class Write:
     name = "write"
     read_only = False
     arguments = WriteArguments
-    access = Access.file()
+    access = Access.file(creates_parents=True)
 
     async def run(self, arguments: WriteArguments, context: ToolContext) -> AsyncIterator[Progress | Result]:
         """Yield whether the file was created or replaced, and the diff."""

@@ -55,6 +55,8 @@ def decide(
     reason = _ask_reason(mode, rule, call)
     if not reason:
         return Allow()
+    if call.new_directory:
+        reason += f"; creates the directory {call.new_directory}"
     return Deny(_UNATTENDED_TEXT) if mode is PermissionMode.DENY else Ask(reason)
 
 

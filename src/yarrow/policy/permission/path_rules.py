@@ -40,6 +40,8 @@ class CallDescription(Struct, frozen=True):
     """True if the call runs in a sandbox."""
     is_outside: bool = False
     """True if its path lies outside the workspace."""
+    new_directory: str = ""
+    """Missing directories that the call creates, as a path relative to an existing one; empty if none."""
     leaves_sandbox: bool = False
     """True if the call asks to run outside the sandbox of the session's commands."""
     is_strict: bool = False
