@@ -171,3 +171,26 @@ async def test_the_terminal_shows_the_change_and_the_model(world: World) -> None
             await screen.until(lambda _: re.search(r"Thinking… \d+s . other", screen.text))
             gate.set()
             await screen.until(lambda _: re.search(r"^ready . m ", screen.text, re.MULTILINE))
+
+
+async def test_a_stopped_server_that_is_asked_for_its_model_first_is_replaced(world: World) -> None:
+    async with ChatServer([says("fine")]) as second:
+        async with OllamaServer() as first:
+            configure(world, first, second)
+        ended = await world.run("-p", "x")
+        assert (ended.code, ended.out) == (0, "fine\n"), ended.err
+        assert "Unreachable at a/m, continuing with b/m" in ended.err
+        second.replies = [says("again")]
+        ended = await world.run("-c", "--json", "-p", "y")
+        assert ended.code == 0
+    assert (ended.lines[0]["provider"], ended.lines[0]["model"]) == ("a", "m")
+    assert of_kind(ended, "modelChanged")[0]["code"] == "UNREACHABLE"
+
+
+async def test_a_stopped_server_without_a_model_is_an_error(world: World) -> None:
+    async with ChatServer([says("never")]) as second:
+        async with OllamaServer() as first:
+            configure(world, first, second, model="")
+        ended = await world.run("-p", "x")
+    assert ended.code == 3
+    assert "cannot connect" in ended.err

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from test_model_switch import BACKENDS
 
 from doubles.chat_server import ChatServer, Received, Reply, page, says
-from doubles.house import House, kinds, play, stub_of
-from doubles.ollama_server import OllamaServer
+from doubles.house import House, kinds, play, refused, stub_of
+from doubles.ollama_server import OllamaServer, refusal
+from doubles.ollama_server import says as ollama_says
 from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.provider.api_keys import list_known_keys
 from yarrow.service.provider_cache import ProviderCache
@@ -126,3 +127,44 @@ async def test_the_key_of_a_fallback_from_a_command_is_redacted(tmp_path: Path) 
         [path] = house.sessions.rglob("s1.jsonl")
         assert key not in path.read_text()
         assert "your key is" in path.read_text()
+
+
+class RecoveringServer(OllamaServer):
+    """A server that is overloaded when it is first asked about a model."""
+
+    has_failed = False
+
+    def _reply(self, received: Received) -> Reply:
+        if received.path == "/api/show" and not self.has_failed:
+            self.has_failed = True
+            return refusal("busy", 503)
+        return super()._reply(received)
+
+
+async def test_a_first_choice_that_recovers_answers_itself(tmp_path: Path) -> None:
+    async with RecoveringServer([ollama_says("back"), ollama_says("again")]) as ours, ChatServer() as theirs:
+        house = house_of(
+            tmp_path, ProviderSettings("ollama", base_url=ours.root), ProviderSettings("openai", base_url=theirs.root)
+        )
+        async with stub_of(house) as stub:
+            for text in ("back", "again"):
+                events = await play(stub, house.prompt("go", "s1"))
+                assert events[-1].agent_end.reason == pb.END_REASON_COMPLETED, events[-1]
+                assert "".join(event.text_delta.text for event in events) == text
+                assert "model_changed" not in kinds(events)
+            state = await stub.GetState(pb.GetStateRequest(session_id="s1"))
+        assert theirs.received == []
+    assert state.provider.context_window > 0
+
+
+@pytest.mark.parametrize("problem", ["missing", "refused"])
+async def test_a_first_choice_that_cannot_work_is_not_replaced(tmp_path: Path, problem: str) -> None:
+    async with OllamaServer(key="" if problem == "missing" else "k") as ours, ChatServer() as theirs:
+        ours.models.clear()
+        house = house_of(
+            tmp_path, ProviderSettings("ollama", base_url=ours.root), ProviderSettings("openai", base_url=theirs.root)
+        )
+        async with stub_of(house) as stub:
+            _, reason = await refused(play(stub, house.prompt("go")))
+        assert reason == ("NOT_FOUND" if problem == "missing" else "AUTH")
+        assert theirs.received == []

@@ -1,14 +1,16 @@
 """Cache of the providers of sessions: each is built once, shared, and closed with the service."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from weakref import WeakValueDictionary
 
+from yarrow.agent.model_fallback import FALLBACK_CODES
 from yarrow.config.settings import Settings
 from yarrow.config.settings_source import find_model_provider
 from yarrow.errors import Code, ProviderError
 from yarrow.provider import factory
-from yarrow.provider.base import ListsModels, ModelEntry
+from yarrow.provider.base import CompletionRequest, ListsModels, ModelEntry, ProviderEvent, ProviderInfo
 from yarrow.provider.factory import ProviderBuilder, ProviderContext, ReadyProvider
 
 
@@ -37,6 +39,21 @@ class ProviderCache:
                     self._built.setdefault(key, known)
             return known
 
+    async def get_for_run(self, name: str, model: str) -> ReadyProvider:
+        """Return the provider like `get`; if it fails now and a fallback is configured, a stand-in for a named model.
+
+        A request to the stand-in raises the failure, unless the provider has recovered; so a run retries and falls back
+        as it does after any failed call.
+        """
+        name, model = self._fill_defaults(name, model)
+        try:
+            return await self.get(name, model)
+        except ProviderError as error:
+            if not (name and model and self._ground.settings.fallback) or error.code not in FALLBACK_CODES:
+                raise
+        info = ProviderInfo(name, model, has_images=True)
+        return ReadyProvider(_StandIn(info, lambda: self.get(name, model)), info, "")
+
     async def list_models(self, name: str) -> tuple[str, list[ModelEntry]]:
         """Return a provider's id and its models without duplicates; it need not be able to answer a prompt.
 
@@ -64,3 +81,25 @@ class ProviderCache:
         configured = self._ground.settings
         name = name or configured.provider
         return name, model or (configured.model if name in ("", find_model_provider(configured)) else "")
+
+
+class _StandIn:
+    """Stand-in for a provider that failed when it was built; each request builds it again."""
+
+    def __init__(self, info: ProviderInfo, build: Callable[[], Awaitable[ReadyProvider]]) -> None:
+        self._info = info
+        self._build = build
+
+    async def info(self) -> ProviderInfo:
+        """Return the capabilities that most models have."""
+        return self._info
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
+        """Stream one answer of the provider; raises the failure if it cannot be built."""
+        built = await self._build()
+        async with aclosing(built.provider.stream(request)) as events:
+            async for event in events:
+                yield event
+
+    async def close(self) -> None:
+        """Do nothing: the cache closes the provider."""

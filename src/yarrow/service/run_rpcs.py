@@ -122,7 +122,7 @@ class RunRpcs:
         """
         if not request.images or (request.session_id and await self._session_exists(request.session_id)):
             return
-        built = await self._dependencies.providers.get(plan.options.provider or "", plan.options.model or "")
+        built = await self._dependencies.providers.get_for_run(plan.options.provider or "", plan.options.model or "")
         check_image_support(request.images, built.info)
 
     async def _session_exists(self, session_id: str) -> bool:

@@ -45,7 +45,7 @@ async def make_header(session_id: str, plan: SessionPlan, dependencies: Dependen
     Raises `ProviderError` if the provider is unavailable.
     """
     settings, options = dependencies.settings, plan.options
-    built = await dependencies.providers.get(options.provider or "", options.model or "")
+    built = await dependencies.providers.get_for_run(options.provider or "", options.model or "")
     gathered = await asyncio.to_thread(read_prompt_sources, dependencies.prompt_places(plan.cwd))
     now = dependencies.now()
     tools = options.tools if options.tools is not UNSET else None

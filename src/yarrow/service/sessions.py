@@ -99,7 +99,7 @@ class Sessions:
     async def prepare_resources(self, entry: LoadedSession) -> RunResources:
         """Return the resources for a run of the session. Raises `ProviderError` if its provider is unavailable."""
         header, settings = entry.state.header, self._dependencies.settings
-        built = await self._dependencies.providers.get(header.provider, header.model)
+        built = await self._dependencies.providers.get_for_run(header.provider, header.model)
         entry.provider_reason = built.reason
         setup = self._set_up_model(built, header.tools)
         run = RunSettings(
