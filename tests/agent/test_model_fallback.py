@@ -13,7 +13,7 @@ from yarrow.agent.run_context import Fallback, ModelSetup
 from yarrow.config.settings import CompactionSettings, RetrySettings
 from yarrow.errors import Code, ProviderError
 from yarrow.event import events as ev
-from yarrow.message import Role, Text
+from yarrow.message import Image, Role, StopReason, Text
 from yarrow.session.record import Change, Compaction
 
 NO_KEY = ProviderError(Code.PROVIDER_SETUP, "b needs a key: export B_KEY=...")
@@ -353,6 +353,56 @@ async def test_an_overflow_of_the_fallback_is_compacted_once() -> None:
     bodies = await rig.run("second")
     assert end(bodies).reason is ev.EndReason.COMPLETED
     assert [one.reason for one in bodies if isinstance(one, ev.CompactionStart)] == ["overflow"]
+
+
+async def test_a_fallback_too_small_for_the_prompt_is_left_for_the_next() -> None:
+    rig = ChainRig(PlayedModel("a", [BUSY]), PlayedModel("b", window=900), PlayedModel("c"), compaction=SMALL)
+    bodies = await rig.run(10 * LONG)
+    assert end(bodies).reason is ev.EndReason.COMPLETED
+    assert changes(bodies) == [
+        ("a/m-a", "b/m-b", Code.OVERLOADED),
+        ("b/m-b", "c/m-c", Code.COMPACTION_INEFFECTIVE),
+    ]
+    assert rig.models[1].requests == []
+
+
+async def test_a_prompt_too_large_for_the_first_choice_is_an_error() -> None:
+    rig = ChainRig(PlayedModel("a", window=900), PlayedModel("b"), compaction=SMALL)
+    bodies = await rig.run(10 * LONG)
+    assert failure(bodies)[0] is Code.COMPACTION_INEFFECTIVE
+    assert changes(bodies) == []
+
+
+async def test_an_empty_answer_of_the_fallback_names_both() -> None:
+    rig = ChainRig(PlayedModel("a", [BUSY]), PlayedModel("b", [Played()]))
+    code, message = failure(await rig.run())
+    assert code is Code.EMPTY_RESPONSE
+    assert message.startswith("a/m-a: a failed; b/m-b: the model returned neither text nor a tool call")
+
+
+async def test_an_error_about_the_answer_of_the_fallback_names_no_other_model() -> None:
+    rig = ChainRig(PlayedModel("a", [BUSY]), PlayedModel("b", [Played("cut", stop=StopReason.CONTENT_FILTER)]))
+    code, message = failure(await rig.run())
+    assert code is Code.CONTENT_FILTER
+    assert "a failed" not in message
+
+
+PICTURE = (Text("what is this?"), Image("image/png", "AAAA"))
+
+
+async def test_a_fallback_that_cannot_read_the_images_of_the_prompt_is_skipped() -> None:
+    rig = ChainRig(
+        PlayedModel("a", [BUSY, OK, BUSY], has_images=True), PlayedModel("b"), PlayedModel("c", has_images=True)
+    )
+    await rig.agent.prompt(PICTURE, rig.resources)
+    bodies = await rig.finish()
+    assert notices(bodies) == [
+        ("FALLBACK_SKIPPED", "skipped the fallback b/m-b: m-b cannot read the images of the prompt"),
+    ]
+    assert [target for _, target, _ in changes(bodies)] == ["c/m-c"]
+    await rig.run("and now?")
+    # In the history an image is replaced with a note.
+    assert [target for _, target, _ in changes(await rig.run("again?"))] == ["b/m-b"]
 
 
 @pytest.mark.parametrize(("own", "writer"), [("a", "m-b"), ("b", "cheap")])

@@ -31,6 +31,7 @@ class Played(Struct, frozen=True):
     retry_after: float | None = None
     context_window: int = 0
     usage: Usage | None = None
+    stop: StopReason = StopReason.END_TURN
 
 
 OK = Played("ok")
@@ -72,7 +73,7 @@ class PlayedModel:
             # Different calls: the same one five times ends a run.
             call_id = f"{self.name}-{len(self.requests)}"
             yield CallPiece(ToolCall(call_id, "echo", f'{{"text": "{call_id}"}}'))
-        yield StopPiece(StopReason.TOOL_USE if answer.calls else StopReason.END_TURN)
+        yield StopPiece(StopReason.TOOL_USE if answer.calls else answer.stop)
 
     async def close(self) -> None: ...
 

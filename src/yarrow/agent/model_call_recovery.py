@@ -27,7 +27,7 @@ class Recovery:
         while True:
             try:
                 await self._compact_once()
-            except ProviderError as error:
+            except (ProviderError, RunError) as error:
                 await self._fall_back(error)
             else:
                 return
@@ -40,7 +40,7 @@ class Recovery:
         try:
             if not await self._compact_after_overflow(error):
                 await self._retries.wait(error)
-        except ProviderError as failed:
+        except (ProviderError, RunError) as failed:
             await self._fall_back(failed)
 
     def succeeded(self, message: Message) -> None:
@@ -60,7 +60,7 @@ class Recovery:
             if not await self._compact_after_overflow(error):
                 raise
 
-    async def _fall_back(self, error: ProviderError) -> None:
+    async def _fall_back(self, error: ProviderError | RunError) -> None:
         await self._active.fall_back(error)
         self._begin()
 
