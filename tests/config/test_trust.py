@@ -88,7 +88,10 @@ def test_user_only_settings_are_ignored_even_if_trusted(checkout: Checkout) -> N
             "extensions": ["x.py"],
             "sandbox": "off",
             "model": "theirs",
-            "providers": {"work": {"apiKeyCommand": "touch x", "apiKeyEnv": "K"}, "b": {"apiKeyCommand": "y"}},
+            "providers": {
+                "work": {"apiKeyCommand": "touch x", "apiKeyEnv": "K"},
+                "b": {"apiKeyCommand": "y", "textCalls": "on"},
+            },
         }
     )
     (checkout.users).mkdir()
@@ -101,8 +104,10 @@ def test_user_only_settings_are_ignored_even_if_trusted(checkout: Checkout) -> N
     assert loaded.settings.providers["work"].api_key_command == "mine"
     assert loaded.settings.providers["work"].api_key_env == "K"
     assert loaded.settings.providers["b"].api_key_command == ""
+    assert loaded.settings.providers["b"].text_calls == "auto"
     (notice,) = loaded.notices
-    assert "extensions, sandbox, providers.work.apiKeyCommand, providers.b.apiKeyCommand are ignored" in notice
+    assert "extensions, sandbox, providers.work.apiKeyCommand, providers.b.apiKeyCommand, " in notice
+    assert "providers.b.textCalls are ignored" in notice
 
 
 def test_a_trusted_file_is_checked_strictly(checkout: Checkout) -> None:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from yarrow.errors import Code, ProviderError
 from yarrow.message import StopReason, ToolCall, ToolSpec, Usage
-from yarrow.provider import inline_tool_calls
 from yarrow.provider.base import (
     CallPiece,
     CompletionRequest,
@@ -21,16 +20,20 @@ from yarrow.provider.base import (
     ThinkingPiece,
     UsagePiece,
 )
-from yarrow.provider.inline_tool_calls import MAX_BLANK_CHARACTERS, InlineCallReader, extract_inline_calls
+from yarrow.provider.text_calls import possible_call
+from yarrow.provider.text_calls.policy import TextCallPolicy
+from yarrow.provider.text_calls.possible_call import MAX_BLANK_CHARACTERS
+from yarrow.provider.text_calls.reader import TextCallReader, extract_text_calls
 
 OFFERED = ("read", "ls")
+LOCAL = TextCallPolicy("mine", runs=True)
 END = StopPiece(StopReason.END_TURN)
 READ = '{"name": "read", "arguments": {"path": "a.py"}}'
 TAGGED = f"<tool_call>\n{READ}\n</tool_call>"
 
 
 def through(*events: ProviderEvent, offered: Iterable[str] = OFFERED) -> list[ProviderEvent]:
-    reader = InlineCallReader(tuple(offered))
+    reader = TextCallReader([ToolSpec(name, "", {"type": "object"}) for name in offered], LOCAL)
     return [one for event in events for one in reader.take(event)]
 
 
@@ -54,6 +57,8 @@ def read(*pieces: str, stop: StopReason = StopReason.END_TURN) -> tuple[str, lis
         '{"name":"read","parameters":{"path": "a.py"}}',
         '{"type":"function","name":"read","parameters":{"path": "a.py"}}',
         '{"type":"function","function":{"name":"read","arguments":{"path": "a.py"}}}',
+        f"```json\n{READ}\n```",
+        f"```\n{TAGGED}\n```",
         '{"id":"x","name":"read","arguments":"{\\"path\\": \\"a.py\\"}"}',
     ],
 )
@@ -99,10 +104,9 @@ def test_arguments_are_unchanged_and_may_contain_tags() -> None:
         f"{READ}\n{READ}",
         f"[{READ}]",
         f"Use {READ}",
-        f"```json\n{READ}\n```",
         f"Write {TAGGED} to call it.",
         f"As in `{TAGGED}`",
-        f"```\n{TAGGED}\n```",
+        f"As in\n```\n{TAGGED}\n```",
         f"{TAGGED}\nThe file says: hello",
         f'{TAGGED}\n<tool_call>{{"name":"rm"}}</tool_call>',
         "<tool_call>read a.py</tool_call>",
@@ -152,21 +156,20 @@ def test_other_events_keep_their_places() -> None:
     for other in (thought, OpaquePiece("{}")):
         assert through(TextPiece(READ), other, END) == [TextPiece(READ), other, END]
         assert isinstance(through(TextPiece("\n"), other, TextPiece(READ), END)[2], CallPiece)
-        assert through(TextPiece(READ), other, TextPiece("\n<tool_call>r"))[2:] == [
-            TextPiece("\n"),
-            TextPiece("<tool_call>r"),
+        assert through(TextPiece(READ), other, TextPiece("\n<tool_call>1"))[2:] == [
+            TextPiece("\n<tool_call>1"),
         ]
 
 
 @pytest.mark.parametrize(
-    "text", ["a", "a < b", "\n\nx", '{"b', "{ 1", "[1", "<b", "x\n<tool_x", "<tool_call>r", "x <tool_call>"]
+    "text", ["a", "a < b", "\n\nx", '{"b', "{ 1", "[1", "<b", "x\n<tool_x", "<tool_call>1", "x <tool_call>x y"]
 )
 def test_text_that_cannot_become_a_call_is_yielded_at_once(text: str) -> None:
     assert "".join(one.text for one in through(*map(TextPiece, text)) if isinstance(one, TextPiece)) == text
 
 
 def test_buffered_text_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inline_tool_calls, "MAX_HELD_CHARACTERS", 60)
+    monkeypatch.setattr(possible_call, "MAX_HELD_CHARACTERS", 60)
     long = '{"name":"read","arguments":{"path":"' + "a" * 60
     assert through(TextPiece(long)) == [TextPiece(long)]
     assert through(TextPiece(READ), END)[-1] == StopPiece(StopReason.TOOL_USE)
@@ -240,13 +243,13 @@ def request(**more: Any) -> CompletionRequest:
 
 
 async def test_a_stream_is_wrapped() -> None:
-    [call, stop] = [one async for one in extract_inline_calls(stream(TextPiece(READ), END), request())]
+    [call, stop] = [one async for one in extract_text_calls(stream(TextPiece(READ), END), request(), LOCAL)]
     assert isinstance(call, CallPiece)
     assert stop == StopPiece(StopReason.TOOL_USE)
 
 
 async def test_a_request_without_tool_choice_gets_no_calls() -> None:
-    events = [one async for one in extract_inline_calls(stream(TextPiece(READ), END), request(tool_choice="none"))]
+    events = [one async for one in extract_text_calls(stream(TextPiece(READ), END), request(tool_choice="none"), LOCAL)]
     assert events == [TextPiece(READ), END]
 
 
@@ -255,7 +258,7 @@ async def test_a_failing_stream_yields_its_buffered_text() -> None:
     failing = stream(TextPiece('{"name":'), error=ProviderError(Code.STREAM_TRUNCATED, "cut"))
 
     async def collect() -> None:
-        async for one in extract_inline_calls(failing, request()):
+        async for one in extract_text_calls(failing, request(), LOCAL):
             events.append(one)  # noqa: PERF401 - a comprehension would lose them with the failure
 
     with pytest.raises(ProviderError, match="cut"):

@@ -108,6 +108,8 @@ USER_ONLY_KEYS = ("extensions", "sandbox", "sandboxNetwork", "secretFiles", "ser
 They control code that runs with the user's rights, the sandbox, the files hidden from models, the limits of the
 service, and telemetry.
 """
+USER_ONLY_PROVIDER_KEYS = ("apiKeyCommand", "textCalls")
+"""The same, of a provider: a program that runs, and whether text of a model becomes a call."""
 MAX_NAMED_KEYS = 12
 """Maximum ignored keys that are named; the rest are counted."""
 MAX_KEY_CHARACTERS = 60
@@ -166,8 +168,7 @@ def list_user_only(values: Mapping[str, Any]) -> list[KeyPath]:
     """Return the paths that even a trusted file may not set: its hash does not cover what they run."""
     found: list[KeyPath] = [(key,) for key in USER_ONLY_KEYS if key in values]
     for name, provider in values.get("providers", {}).items():
-        if "apiKeyCommand" in provider:
-            found.append(("providers", name, "apiKeyCommand"))
+        found += [("providers", name, key) for key in USER_ONLY_PROVIDER_KEYS if key in provider]
     return found
 
 

@@ -71,6 +71,10 @@ class ProviderSettings(Struct, frozen=True, rename="camel", forbid_unknown_field
     """Seconds between two bytes of an answer."""
     stall_timeout: float | None = None
     """Seconds without content in a streamed answer; 0 means no limit, and unset means five times `idleTimeout`."""
+    text_calls: Literal["auto", "on", "off"] = "auto"
+    """`on` runs tool calls that the model wrote as text; `auto` does so for servers on this machine or the local
+    network, and for any llama.cpp or Ollama server but ollama.com. User settings only.
+    """
     chat_template: str = ""
     """For a local model: `yarrow-tools`, a path, or empty for the model's own template."""
     models: tuple[str, ...] = ()

@@ -115,7 +115,7 @@ def repair_call(call: ToolCall, offered: Collection[str]) -> ToolCall:
     A part that cannot be repaired, or has two readings, stays unchanged.
     """
     if call.name not in offered:
-        call = replace(call, name=_offered_name(call.name, offered))
+        call = replace(call, name=find_offered_name(call.name, offered))
     if call.invalid_arguments and (arguments := repair_arguments(call.invalid_arguments)):
         call = replace(call, arguments=arguments, invalid_arguments="")
     return call
@@ -167,7 +167,7 @@ def _parse_values(text: str) -> list[tuple[str, object]]:
     return values
 
 
-def _offered_name(name: str, offered: Collection[str]) -> str:
+def find_offered_name(name: str, offered: Collection[str]) -> str:
     """Return the one offered name intended, or the name unchanged."""
     # Text after a control marker belongs to the format: `read<|channel|>commentary`.
     plain = next((part for one in _MARKER.split(name) if (part := one.strip())), "")

@@ -29,6 +29,8 @@ from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.learned_limits import IMAGE_PATTERN, LearnedLimits, SentRequest
 from yarrow.provider.model_list import make_missing_model_error
+from yarrow.provider.text_calls.policy import make_policy
+from yarrow.provider.text_calls.reader import extract_text_calls
 from yarrow.provider.transport import QUESTION_TIMEOUTS, SHORT_TIMEOUTS, make_timeouts, replace_idle
 
 PAGE_SIZE = 1000
@@ -79,6 +81,7 @@ class GeminiProvider:
         self._endpoint = GeminiEndpoint(parse_gemini_address(settings.base_url), backend, settings.headers)
         self._timeouts = make_timeouts(settings, local=is_local(settings.base_url))
         self._limits = LearnedLimits((IMAGE_PATTERN,))
+        self._text_calls = make_policy(name, settings, local=is_local(settings.base_url))
         self._histories = HistoryCache()
 
     async def info(self) -> ProviderInfo:
@@ -101,7 +104,8 @@ class GeminiProvider:
             target = Target(self._name, request.model, limits.accepts_image, self._histories)
             call = encode_gemini_request(request, target, self._settings)
             try:
-                async with aclosing(self._stream_answer(call, request.stream_opts)) as events:
+                answer = self._stream_answer(call, request.stream_opts)
+                async with aclosing(extract_text_calls(answer, request, self._text_calls)) as events:
                     async for event in events:
                         yield event
             except ProviderError as error:

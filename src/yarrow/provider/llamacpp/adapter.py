@@ -17,10 +17,11 @@ from yarrow.provider.chat_completions.server_limits import CHAT_PATTERNS, apply_
 from yarrow.provider.encoded_history_cache import HistoryCache
 from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
-from yarrow.provider.inline_tool_calls import extract_inline_calls
 from yarrow.provider.learned_limits import LearnedLimits, SentRequest
 from yarrow.provider.llamacpp import server_info
 from yarrow.provider.llamacpp.server_info import DEFAULT_ROOTS, find_server
+from yarrow.provider.text_calls.policy import make_policy
+from yarrow.provider.text_calls.reader import extract_text_calls
 from yarrow.provider.transport import Endpoint, Transport, make_bearer_header, make_timeouts
 
 T = TypeVar("T")
@@ -41,6 +42,7 @@ class LlamaCppProvider:
         self._http = http
         self._root = settings.base_url.strip().rstrip("/").removesuffix("/v1")
         self._limits = LearnedLimits(CHAT_PATTERNS)
+        self._text_calls = make_policy(name, settings, local=True)
         self._histories = HistoryCache()
 
     async def info(self) -> ProviderInfo:
@@ -69,7 +71,7 @@ class LlamaCppProvider:
             try:
                 decoder = ChatDecoder(self._backend, chunk_size=options.chunk_size)
                 raw = transport.stream("chat/completions", body, decoder, idle=options.idle_timeout)
-                async with aclosing(extract_inline_calls(raw, request)) as events:
+                async with aclosing(extract_text_calls(raw, request, self._text_calls)) as events:
                     async for event in events:
                         yield event
             except ProviderError as error:

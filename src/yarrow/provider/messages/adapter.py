@@ -39,6 +39,8 @@ from yarrow.provider.messages.decoder import MessagesDecoder
 from yarrow.provider.messages.request import encode_messages_request, get_signature, is_thinking_block
 from yarrow.provider.model_list import as_object, make_missing_model_error, parse_rows
 from yarrow.provider.request_body import Body
+from yarrow.provider.text_calls.policy import make_policy
+from yarrow.provider.text_calls.reader import extract_text_calls
 from yarrow.provider.transport import (
     SHORT_TIMEOUTS,
     Endpoint,
@@ -73,6 +75,7 @@ class MessagesProvider:
         self._transport = Transport(http, endpoint, {"anthropic-version": API_VERSION} | own)
         self._capabilities: dict[str, MessagesCapabilities] = {}
         self._limits = LearnedLimits((SIGNATURE_PATTERN, STYLE_PATTERN, FIELD_PATTERN, IMAGE_PATTERN))
+        self._text_calls = make_policy(name, settings, local=is_local(settings.base_url))
         self._histories = HistoryCache()
 
     async def info(self) -> ProviderInfo:
@@ -97,7 +100,7 @@ class MessagesProvider:
             try:
                 decoder = MessagesDecoder(self._backend, chunk_size=options.chunk_size)
                 answer = self._transport.stream("messages", body, decoder, idle=options.idle_timeout)
-                async with aclosing(answer) as events:
+                async with aclosing(extract_text_calls(answer, request, self._text_calls)) as events:
                     async for event in events:
                         yield event
             except ProviderError as error:

@@ -26,7 +26,6 @@ from yarrow.provider.base import (
 from yarrow.provider.encoded_history_cache import HistoryCache
 from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
-from yarrow.provider.inline_tool_calls import extract_inline_calls
 from yarrow.provider.learned_limits import (
     IMAGE_PATTERN,
     NO_LIMITS,
@@ -41,6 +40,8 @@ from yarrow.provider.ollama.capabilities import OllamaCapabilities, OllamaModelI
 from yarrow.provider.ollama.decoder import OllamaDecoder
 from yarrow.provider.ollama.request import encode_ollama_request
 from yarrow.provider.request_body import Body
+from yarrow.provider.text_calls.policy import make_policy
+from yarrow.provider.text_calls.reader import extract_text_calls
 from yarrow.provider.transport import Endpoint, Transport, make_bearer_header, make_timeouts
 
 
@@ -59,6 +60,7 @@ class OllamaProvider:
         self._transport = Transport(http, endpoint, make_bearer_header(self._backend))
         self._capabilities: dict[str, OllamaCapabilities] = {}
         self._limits = LearnedLimits((FIELD_PATTERN, IMAGE_PATTERN))
+        self._text_calls = make_policy(name, settings, local=not is_hosted_ollama(root))
         self._histories = HistoryCache()
         self._has_noticed_truncation = False
 
@@ -91,7 +93,9 @@ class OllamaProvider:
                 body = self._body(request, capabilities, limits)
                 decoder = OllamaDecoder(self._backend, chunk_size=options.chunk_size, window=capabilities.window)
                 answer = self._transport.stream("api/chat", body, decoder, idle=options.idle_timeout)
-                async with aclosing(extract_inline_calls(answer, request) if "tools" in body else answer) as events:
+                if "tools" in body:
+                    answer = extract_text_calls(answer, request, self._text_calls)
+                async with aclosing(answer) as events:
                     async for event in events:
                         if text := self._notice_truncation(request, event):
                             yield NoticePiece("PROMPT_CUT", text)

@@ -15,11 +15,12 @@ from yarrow.provider.chat_completions.server_limits import CHAT_PATTERNS, apply_
 from yarrow.provider.encoded_history_cache import HistoryCache
 from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
-from yarrow.provider.inline_tool_calls import extract_inline_calls
 from yarrow.provider.learned_limits import IMAGE_PATTERN, LearnedLimits, Limits, SentRequest
 from yarrow.provider.model_list import make_missing_model_error
 from yarrow.provider.openai_server import OpenAiServer, find_known_window, find_server_key, is_reasoning_model
 from yarrow.provider.request_body import Body
+from yarrow.provider.text_calls.policy import make_policy
+from yarrow.provider.text_calls.reader import extract_text_calls
 
 
 class OpenAiProvider:
@@ -33,6 +34,7 @@ class OpenAiProvider:
         self._server = OpenAiServer(name, settings, key=key, http=http, path=CHAT_PATH)
         address = self._server.address
         self._limits = LearnedLimits((*CHAT_PATTERNS, IMAGE_PATTERN), find_host_limits(address.host))
+        self._text_calls = make_policy(name, settings, local=address.is_local_server)
         self._histories = HistoryCache()
 
     async def info(self) -> ProviderInfo:
@@ -56,9 +58,7 @@ class OpenAiProvider:
                 options = request.stream_opts
                 decoder = ChatDecoder(self._server.backend, chunk_size=options.chunk_size)
                 raw = self._server.transport.stream("chat/completions", body, decoder, idle=options.idle_timeout)
-                # A hosted backend parses its model's calls itself.
-                answer = extract_inline_calls(raw, request) if self._server.address.is_local_server else raw
-                async with aclosing(answer) as events:
+                async with aclosing(extract_text_calls(raw, request, self._text_calls)) as events:
                     async for event in events:
                         yield event
             except ProviderError as error:
