@@ -201,6 +201,17 @@ async def test_case_RA_18_a_run_whose_last_answer_was_truncated_fails(stop: str)
     assert [message.text for message in rig.messages if message.role is Role.ASSISTANT] == ["long", "er"]
 
 
+@pytest.mark.parametrize("steps", [[{"text": "long"}, {"stop": "max_tokens"}], [{"stop": "max_tokens"}]])
+@pytest.mark.parametrize(("reads_only", "advice"), [(False, "raise maxTokens"), (True, "use a larger model")])
+async def test_a_truncated_answer_says_what_to_do(steps: list[dict[str, Any]], reads_only: bool, advice: str) -> None:
+    rig = Rig([steps])
+    rig.reads_only = reads_only
+    failure = end(await rig.run()).error
+    assert failure is not None
+    assert failure.code is Code.OUTPUT_LIMIT
+    assert f": {advice}" in failure.message
+
+
 async def test_a_truncated_answer_followed_by_another_does_not_fail_the_run() -> None:
     rig = Rig([[{"text": "on "}, call("act", "x"), {"stop": "max_tokens"}], [{"text": "done"}]])
     assert end(await rig.run()).reason is ev.EndReason.COMPLETED

@@ -161,6 +161,7 @@ class Rig:
         self.watch = self.bus.subscribe()
         self.seen: list[ev.Event] = []
         self.has_tool_call = True
+        self.reads_only = False
         self.window = 0
         self.hooks = HookRegistry()
         self.fallbacks: tuple[Fallback, ...] = ()
@@ -180,7 +181,13 @@ class Rig:
         return RunResources(
             settings=self.settings,
             provider=self.provider,
-            info=ProviderInfo("scripted", "m", context_window=self.window, has_tool_call=self.has_tool_call),
+            info=ProviderInfo(
+                "scripted",
+                "m",
+                context_window=self.window,
+                has_tool_call=self.has_tool_call,
+                reads_only=self.reads_only,
+            ),
             registry=ToolRegistry([EchoTool(), self.act]),
             context=ToolContext(cwd=Path("/"), workspace=Workspace((Path("/"),))),
             hooks=self.hooks,

@@ -7,7 +7,7 @@ from itertools import count
 
 from yarrow.agent.cancellation_shield import run_shielded
 from yarrow.agent.hooks import HookName
-from yarrow.agent.message_builder import MessageBuilder
+from yarrow.agent.message_builder import MessageBuilder, get_limit_advice
 from yarrow.agent.model_call_recovery import Recovery
 from yarrow.agent.model_fallback import ActiveModel
 from yarrow.agent.run_context import LoopPorts, RunResources
@@ -18,7 +18,7 @@ from yarrow.message import Message, StopReason, Usage
 from yarrow.provider.base import CompletionRequest
 
 _CUT: dict[StopReason | None, str] = {
-    StopReason.MAX_TOKENS: "the answer was truncated at the output limit: raise maxTokens, or ask for the rest",
+    StopReason.MAX_TOKENS: "the answer was truncated at the output limit: {advice}, or ask for the rest",
     StopReason.CONTEXT_WINDOW: "the answer was truncated because the context window is full: compact, then continue",
 }
 """Stop reasons of an incomplete answer: if it is the run's last, the run ends with OUTPUT_LIMIT."""
@@ -62,7 +62,8 @@ class Loop:
             delivered = await self._ports.deliver(ending=ending)
             if ending and not delivered:
                 if message.stop_reason in _CUT:
-                    raise RunError(_CUT[message.stop_reason], code=Code.OUTPUT_LIMIT)
+                    advice = get_limit_advice(self._resources.info)
+                    raise RunError(_CUT[message.stop_reason].format(advice=advice), code=Code.OUTPUT_LIMIT)
                 return
 
     async def _prepare(self, turn: int) -> CompletionRequest:
@@ -102,7 +103,7 @@ class Loop:
             async with aclosing(self._resources.provider.stream(request)) as pieces:
                 async for piece in pieces:
                     draft.add(piece)
-            draft.check()
+            draft.check(get_limit_advice(self._resources.info))
         except (
             BaseException
         ) as error:  # also an abort (CancelledError) or a bug: keep what was received, then raise it again

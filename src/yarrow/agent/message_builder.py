@@ -13,6 +13,7 @@ from yarrow.provider.base import (
     NoticePiece,
     OpaquePiece,
     ProviderEvent,
+    ProviderInfo,
     StopPiece,
     TextPiece,
     ThinkingPiece,
@@ -22,6 +23,12 @@ from yarrow.provider.tool_calls import repair_call
 
 MAX_ANSWER_CHARACTERS = 8 << 20
 """Maximum characters of one answer with its thinking; a longer one is truncated and ends the run in OUTPUT_LIMIT."""
+
+
+def get_limit_advice(info: ProviderInfo) -> str:
+    """Return what to do about an answer that was truncated at the output limit."""
+    # So weak a model fills any limit.
+    return "use a larger model" if info.reads_only else "raise maxTokens"
 
 
 class MessageBuilder:
@@ -89,7 +96,7 @@ class MessageBuilder:
             )
         return text
 
-    def check(self) -> None:
+    def check(self, limit_advice: str) -> None:
         """Raise a typed error unless the stream produced text or tool calls (law 5)."""
         self._close_blocks()
         if self.stop is None:
@@ -106,7 +113,7 @@ class MessageBuilder:
             return  # already started by the backend
         if self.stop is StopReason.MAX_TOKENS:
             raise RunError(
-                "the output limit was reached before any text or complete tool call: raise maxTokens",
+                f"the output limit was reached before any text or complete tool call: {limit_advice}",
                 code=Code.OUTPUT_LIMIT,
             )
         if self.stop is StopReason.CONTEXT_WINDOW:

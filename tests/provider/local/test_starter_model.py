@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from yarrow.message import Message, Role, StopReason, Text, ToolCall
 from yarrow.provider.base import CallPiece, CompletionRequest, ProviderEvent, StopPiece, TextPiece, UsagePiece
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.llamacpp.adapter import LlamaCppProvider
-from yarrow.provider.local.model_files import STARTER_FILE, STARTER_MODEL, pull_model
+from yarrow.provider.local.model_files import STARTER_FILE, STARTER_MAX_TOKENS, STARTER_MODEL, pull_model
 from yarrow.provider.local.server_process import LocalServer, LocalSettings
 from yarrow.tool.builtin import BUILTIN_TOOLS
 from yarrow.tool.registry import ToolRegistry
@@ -66,6 +67,7 @@ async def test_the_server(model: Model) -> None:
     defaults = props["default_generation_settings"]
     assert (defaults["n_ctx"], props["total_slots"]) == (8192, 1)
     assert defaults["params"]["temperature"] == 0.0
+    assert defaults["params"]["dry_multiplier"] > 0
     assert props["chat_template_caps"]["supports_tool_calls"]
     assert [entry.name for entry in await model.provider.list_models()] == [STARTER_FILE]
     assert (await model.provider.info()).context_window == 8192
@@ -175,6 +177,21 @@ async def test_a_call_its_result_and_a_final_text(model: Model, prompt: str, nam
     text = "".join(piece.text for piece in texts if isinstance(piece, TextPiece))
     assert text.strip()
     assert len(texts) > 1
+
+
+@pytest.mark.parametrize("prompt", ["what does this project do?", "Explain recursion."])
+async def test_an_answer_does_not_repeat_itself(model: Model, prompt: str) -> None:
+    request = CompletionRequest(
+        model=STARTER_FILE,
+        messages=(message(Role.USER, Text(prompt)),),
+        tools=tuple(tool for tool in TOOLS if tool.name in ("read", "grep", "find", "ls")),
+        system=SYSTEM,
+        max_tokens=STARTER_MAX_TOKENS,
+    )
+    pieces = [event async for event in model.provider.stream(request)]
+    words = "".join(piece.text for piece in pieces if isinstance(piece, TextPiece)).split()
+    sequences = Counter(zip(*(words[start:] for start in range(12)), strict=False))
+    assert max(sequences.values(), default=0) < 3, " ".join(words)
 
 
 async def test_an_answer_without_a_call_is_not_an_error(model: Model) -> None:

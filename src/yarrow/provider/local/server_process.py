@@ -149,6 +149,7 @@ def _make_request(settings: LocalSettings) -> WorkerRequest:
         template=_read_template(template),
         # The template teaches by example, and only the most likely token follows an example.
         greedy=template == TOOL_TEMPLATE,
+        avoids_repeats=starter,
         # The model is too small to parallelize: on busy cores two threads mostly wait for each other.
         threads=settings.threads or (1 if starter else 0),
         key=secrets.token_urlsafe(24),

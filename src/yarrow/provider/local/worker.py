@@ -27,6 +27,8 @@ class WorkerRequest(Struct, frozen=True):
     """Text of a chat template; empty for the model's own."""
     greedy: bool
     """Use the most likely token if a request sets no temperature."""
+    avoids_repeats: bool
+    """Penalize tokens that continue a sequence the text already contains, which so small a model repeats forever."""
     threads: int
     """0 uses the library's default."""
     key: str
@@ -42,6 +44,12 @@ class WorkerReply(Struct, frozen=True):
 
 PROMPT_CACHE_MIB = 1024
 """Memory in MiB for prompts processed earlier; the oldest are dropped."""
+REPEAT_PENALTY = 1.5
+"""Strength of the penalty (the library's DRY sampler), which grows with the length of the repeated sequence."""
+FREE_REPEAT_TOKENS = 3
+"""Length in tokens of a sequence that may be repeated, so that a call can name what the prompt names."""
+REPEAT_WINDOW_TOKENS = 512
+"""Tokens searched for the sequence, counted from the end."""
 ERROR_VERBOSITY = 1
 """Verbosity of the library's log."""
 MAX_ERROR_CHARACTERS = 500
@@ -91,6 +99,10 @@ def _start_server(request: WorkerRequest) -> Any:
         params.chat_template = request.template
     if request.greedy:
         params.sampling.temp = 0.0
+    if request.avoids_repeats:
+        params.sampling.dry_multiplier = REPEAT_PENALTY
+        params.sampling.dry_allowed_length = FREE_REPEAT_TOKENS
+        params.sampling.dry_penalty_last_n = REPEAT_WINDOW_TOKENS
     if request.threads:
         params.cpuparams.n_threads = request.threads
         params.cpuparams_batch.n_threads = request.threads
