@@ -81,6 +81,9 @@ The header has `type` (`header`), `schemaVersion`, `sessionId`, `cwd`, `provider
 
 A command instead of a prompt, such as `yarrow --json -c "/stats"`, produces no events. One line follows the header,
 with `type` (`command`), `name`, `text` (the output of the command) and `sessionId` (the session to continue with).
+If the command reports or creates something, `result` contains the same as fields: those of `GetStatsResponse` for
+`/stats`, `GetSessionTreeResponse` for `/tree`, `GetMessagesResponse` for `/show`, `CompactionRecord` for `/compact`,
+and of the RPC's response for a command that creates a session.
 `/tree` concerns no single session, so its header names none.
 
 ## Events

@@ -308,6 +308,23 @@ async def test_a_command_in_place_of_a_prompt(world: World, told: str) -> None:
     assert texts(file_of(world, told))[-1] == "Nothing."
 
 
+async def test_case_RM_12_a_command_has_fields_for_programs(world: World, told: str) -> None:
+    async def result(*arguments: str) -> dict[str, Any]:
+        return (await world.run("--json", *arguments)).lines[1]["result"]
+
+    stats = await result("-c", "/stats")
+    assert (stats["sessionId"], int(stats["contextTokens"]) > 0) == (told, True)
+    assert [(tool["name"], tool["count"]) for tool in stats["tools"]] == [("ls", 1)]
+    shown = await result("-r", told, "/show")
+    assert [one["role"] for one in shown["messages"]] == ["ROLE_USER", "ROLE_ASSISTANT", "ROLE_TOOL", "ROLE_ASSISTANT"]
+    assert [node["session"]["sessionId"] for node in (await result("/tree"))["nodes"]] == [told]
+    made = await result("-r", told, "/rebase 2")
+    assert made["added"] == [1]
+    assert file_of(world, made["sessionId"])
+    name = (await world.run("--json", "-r", told, "/name shop")).lines[1]
+    assert (name["text"], "result" in name) == ("Named this session shop", False)
+
+
 async def test_commands_without_a_session(world: World, told: str) -> None:
     assert told[-8:] in (await world.run("/tree")).out
     header, answer = (await world.run("--json", "/tree all")).lines
@@ -579,8 +596,10 @@ async def test_a_terminal_ui_command_is_not_sent_to_a_model(world: World, told: 
 
 async def test_a_compaction_rejected_by_the_provider_has_a_runs_exit_code(world: World) -> None:
     failure = [{"error": {"code": "AUTH", "message": "no key"}}]
-    world.script([{"text": "a"}], failure, compaction={"reserveTokens": 100, "keepRecentTokens": 1})
+    compaction = {"reserveTokens": 100, "keepRecentTokens": 1}
+    world.script([{"text": "a"}], [{"text": "b"}], failure, compaction=compaction)
     assert (await world.run("word " * 3000)).code == 0
+    assert (await world.run("-c", "more")).code == 0
     ended = await world.run("-c", "/compact")
     assert (ended.code, "no key" in ended.err) == (3, True), ended.err
 

@@ -92,7 +92,7 @@ async def run_slash_command(
             await open_session(stub, about, pb.SessionSettings()) if about else SessionInfo("", cwd, "", "", "", 0)
         )
         output.out.write(json_mode.format_header(session))
-        output.out.write(json_mode.format_command(name, answer.full_text, answer.session_id or session_id))
+        output.out.write(json_mode.format_command(name, answer, answer.session_id or session_id))
     else:
         output.out.write(f"{sanitize(answer.stdout_text)}\n")
         output.err.write(f"yarrow: {sanitize(answer.notice)}\n" if answer.notice else "")

@@ -2,7 +2,7 @@
 
 import re
 import time
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from google.protobuf.descriptor import FieldDescriptor
@@ -13,6 +13,9 @@ from yarrow.client.sessions import SessionInfo
 from yarrow.client.stub import Stub
 from yarrow.client.terminal_text_sanitizer import UNSAFE_CHARACTER
 from yarrow.v1 import agent_pb2 as pb
+
+if TYPE_CHECKING:
+    from yarrow.client.slash_command import CommandResult
 
 
 class Sink(Protocol):
@@ -136,9 +139,12 @@ def format_header(session: SessionInfo) -> str:
     return dumps(fields) + "\n"
 
 
-def format_command(name: str, text: str, session_id: str) -> str:
+def format_command(name: str, answer: "CommandResult", session_id: str) -> str:
     """Return the line with the answer of a command such as `/stats`; `session_id` is the session to continue in."""
-    return dumps({"type": "command", "name": name, "text": text, "sessionId": session_id}) + "\n"
+    fields: dict[str, Any] = {"type": "command", "name": name, "text": answer.full_text, "sessionId": session_id}
+    if answer.response is not None:
+        fields["result"] = _to_json(answer.response)
+    return dumps(fields) + "\n"
 
 
 class _JsonLinesViewer:

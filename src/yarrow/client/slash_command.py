@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, TypeVar
 
+from google.protobuf.message import Message
 from msgspec import Struct
 
 from yarrow.client.clipboard import Clipboard
@@ -135,6 +136,8 @@ class CommandResult(Struct, frozen=True):
     """True if the session is opened even if it is open already."""
     ends: bool = False
     """True if the conversation ends."""
+    response: Message | None = None
+    """The answer as fields, for programs; None if it has none."""
 
     @property
     def stdout_text(self) -> str:

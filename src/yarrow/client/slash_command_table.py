@@ -5,6 +5,8 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from yarrow.client import session_descriptions, session_export
 from yarrow.client.front_end import (
     FrontEnd,
@@ -33,6 +35,14 @@ SKILL_PREFIX = "skill:"
 """Prefix of the command of a skill; the name alone is enough if no other command has it."""
 MAX_PROMPT_LINES = 40
 """Maximum lines shown of an imported system prompt."""
+CreatedSession = (
+    pb.BranchSessionResponse
+    | pb.ForkSessionResponse
+    | pb.RebaseSessionResponse
+    | pb.MergeSessionResponse
+    | pb.ImportSessionResponse
+)
+"""Response of the service with the id of a session that it created."""
 _REBASE_USAGE = "INDEX... [--squash] (indices count from 0)"
 _MERGE_USAGE = "SESSION [--summary]"
 
@@ -90,12 +100,12 @@ def find_nearest(name: str, others: Iterable[str] = ()) -> str:
 async def _branch(context: CommandContext, words: Sequence[str]) -> CommandResult:
     index = _parse_number(words[0], "a message index") if words else None
     made = await context.stub.BranchSession(pb.BranchSessionRequest(session_id=context.session_id, index=index))
-    return _make_result("Branched to", made.session_id)
+    return _make_result("Branched to", made)
 
 
 async def _fork(context: CommandContext, _words: Sequence[str]) -> CommandResult:
     made = await context.stub.ForkSession(pb.ForkSessionRequest(session_id=context.session_id))
-    return _make_result("Forked to", made.session_id)
+    return _make_result("Forked to", made)
 
 
 async def _rebase(context: CommandContext, words: Sequence[str]) -> CommandResult:
@@ -110,7 +120,7 @@ async def _rebase(context: CommandContext, words: Sequence[str]) -> CommandResul
     request = pb.RebaseSessionRequest(session_id=context.session_id, indices=indices, squash=squash)
     made = await context.wait("rebasing", context.stub.RebaseSession(request))
     added = f"; also kept: {', '.join(map(str, made.added))} (calls and results stay together)" if made.added else ""
-    return CommandResult(_make_result("Rebased to", made.session_id).text + added, made.session_id)
+    return _make_result("Rebased to", made, added)
 
 
 async def _pick_rebase(context: CommandContext, screen: FrontEnd, session_id: str) -> CommandResult:
@@ -123,7 +133,7 @@ async def _pick_rebase(context: CommandContext, screen: FrontEnd, session_id: st
         return CommandResult("")
     request = pb.RebaseSessionRequest(session_id=session_id, indices=chosen.indices, squash=chosen.squash)
     doing = "summarizing" if chosen.squash else "rebasing"
-    return _make_result("Rebased to", (await context.wait(doing, context.stub.RebaseSession(request))).session_id)
+    return _make_result("Rebased to", await context.wait(doing, context.stub.RebaseSession(request)))
 
 
 async def _merge(context: CommandContext, words: Sequence[str]) -> CommandResult:
@@ -147,13 +157,13 @@ async def _merge_sessions(context: CommandContext, words: Sequence[str]) -> Comm
     )
     made = _make_result(
         f"Merged {session_descriptions.shorten_id(other)}; continuing in",
-        (await context.stub.MergeSession(request)).session_id,
+        await context.stub.MergeSession(request),
     )
     said = ""
     async for message in read_messages_after(context.stub, made.session_id, ""):
         # The last message is the model's, on how the two sessions fit together.
         said = join_text(message)
-    return CommandResult(made.text, made.session_id, model_text=said.strip())
+    return replace(made, model_text=said.strip())
 
 
 async def _pick_other_session(context: CommandContext, screen: FrontEnd) -> str | None:
@@ -171,17 +181,29 @@ async def _pick_other_session(context: CommandContext, screen: FrontEnd) -> str 
 
 async def _compact(context: CommandContext, words: Sequence[str]) -> CommandResult:
     request = pb.CompactRequest(session_id=context.session_id, instructions=" ".join(words))
-    before = 0
+    start = pb.CompactionStart()
     async for response in context.stub.Compact(request):
         event = response.event
         if event.HasField("compaction_start"):
-            before = event.compaction_start.tokens_before
+            start = event.compaction_start
         elif event.HasField("compaction_end"):
             end = event.compaction_end
             if end.HasField("error"):
                 raise CommandFailedError(f"Compaction failed: {end.error.message}", end.error.code)
-            return CommandResult(f"Compacted the context from {before:,} to {end.tokens_after:,} tokens")
+            return _format_compaction(
+                pb.CompactionRecord(
+                    reason=start.reason,
+                    tokens_before=start.tokens_before,
+                    tokens_after=end.tokens_after,
+                    summary=end.summary,
+                )
+            )
     raise CommandFailedError("The service stopped before the compaction was done", "DRAINING")
+
+
+def _format_compaction(done: pb.CompactionRecord) -> CommandResult:
+    text = f"Compacted the context from {done.tokens_before:,} to {done.tokens_after:,} tokens"
+    return CommandResult(text, response=done)
 
 
 async def _export(context: CommandContext, words: Sequence[str]) -> CommandResult:
@@ -198,8 +220,7 @@ async def _import(context: CommandContext, words: Sequence[str]) -> CommandResul
     path = _parse_path(context, words[0])
     made = await context.wait("importing", session_export.import_file(context.stub, path, context.cwd))
     skipped = f"; unreadable lines skipped: {made.skipped_lines:,}" if made.skipped_lines else ""
-    text = _make_result("Imported as", made.session_id).text + skipped
-    return CommandResult(text, made.session_id, notice=_format_imported_prompt(made))
+    return replace(_make_result("Imported as", made, skipped), notice=_format_imported_prompt(made))
 
 
 def _format_imported_prompt(made: pb.ImportSessionResponse) -> str:
@@ -230,7 +251,8 @@ async def _tree(context: CommandContext, words: Sequence[str]) -> CommandResult:
         return await _browse(context, context.screen)
     scope = pb.SESSION_SCOPE_ALL if words else pb.SESSION_SCOPE_PROJECT
     response = await context.stub.GetSessionTree(pb.GetSessionTreeRequest(scope=scope, cwd=context.cwd))
-    return CommandResult(session_descriptions.format_tree(response.nodes).rstrip("\n") or "No saved sessions")
+    text = session_descriptions.format_tree(response.nodes).rstrip("\n") or "No saved sessions"
+    return CommandResult(text, response=response)
 
 
 async def _browse(context: CommandContext, screen: FrontEnd) -> CommandResult:
@@ -248,17 +270,17 @@ async def _browse(context: CommandContext, screen: FrontEnd) -> CommandResult:
             return CommandResult(f"Resumed {short}", choice.session_id, reopens=True)
         case "branch":
             branch = await context.stub.BranchSession(pb.BranchSessionRequest(session_id=choice.session_id))
-            return _make_result("Branched to", branch.session_id)
+            return _make_result("Branched to", branch)
         case "fork":
             fork = await context.stub.ForkSession(pb.ForkSessionRequest(session_id=choice.session_id))
-            return _make_result("Forked to", fork.session_id)
+            return _make_result("Forked to", fork)
         case "rebase":
             return await _pick_rebase(context, screen, choice.session_id)
 
 
 async def _stats(context: CommandContext, _words: Sequence[str]) -> CommandResult:
     stats = await context.stub.GetStats(pb.GetStatsRequest(session_id=context.session_id))
-    return CommandResult(session_descriptions.format_stats(stats).rstrip("\n"))
+    return CommandResult(session_descriptions.format_stats(stats).rstrip("\n"), response=stats)
 
 
 async def _show(context: CommandContext, words: Sequence[str]) -> CommandResult:
@@ -270,13 +292,9 @@ async def _show(context: CommandContext, words: Sequence[str]) -> CommandResult:
 
 async def show_messages(context: CommandContext) -> CommandResult:
     """Return the messages of the session with their indices."""
-    parts = [
-        session_descriptions.format_message(index, message)
-        for index, message in enumerate(
-            [one async for one in read_messages_after(context.stub, context.session_id, "")]
-        )
-    ]
-    return CommandResult("".join(parts).rstrip("\n") or "No messages yet")
+    messages = [one async for one in read_messages_after(context.stub, context.session_id, "")]
+    text = "".join(session_descriptions.format_message(index, message) for index, message in enumerate(messages))
+    return CommandResult(text.rstrip("\n") or "No messages yet", response=pb.GetMessagesResponse(messages=messages))
 
 
 async def _name(context: CommandContext, words: Sequence[str]) -> CommandResult:
@@ -294,8 +312,10 @@ def _parse_path(context: CommandContext, word: str) -> Path:
         raise session_export.FilePathError(f"{word}: home directory {home} not found; use the full path") from None
 
 
-def _make_result(how: str, session_id: str) -> CommandResult:
-    return CommandResult(f"{how} {session_descriptions.shorten_id(session_id)}", session_id)
+def _make_result(how: str, made: CreatedSession, more: str = "") -> CommandResult:
+    """Return the result for a session that the service created."""
+    text = f"{how} {session_descriptions.shorten_id(made.session_id)}{more}"
+    return CommandResult(text, made.session_id, response=made)
 
 
 def _parse_number(word: str, what: str) -> int:
