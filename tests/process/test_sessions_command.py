@@ -597,9 +597,10 @@ async def test_a_terminal_ui_command_is_not_sent_to_a_model(world: World, told: 
 async def test_a_compaction_rejected_by_the_provider_has_a_runs_exit_code(world: World) -> None:
     failure = [{"error": {"code": "AUTH", "message": "no key"}}]
     compaction = {"reserveTokens": 100, "keepRecentTokens": 1}
-    world.script([{"text": "a"}], [{"text": "b"}], failure, compaction=compaction)
+    world.script([{"text": "a"}], [{"text": "b"}], compaction=compaction)
     assert (await world.run("word " * 3000)).code == 0
     assert (await world.run("-c", "more")).code == 0
+    world.script(failure, compaction=compaction)
     ended = await world.run("-c", "/compact")
     assert (ended.code, "no key" in ended.err) == (3, True), ended.err
 
