@@ -54,7 +54,7 @@ MUTANTS = (
         "6",
         "an abort leaves calls unanswered",
         "agent/tool_executor.py",
-        "            await self._answer_all(unanswered, ABORTED)\n",
+        "            await self._answer_all(unanswered, self._explain_abort)\n",
         "",
         "tests/agent",
     ),

@@ -202,6 +202,7 @@ async def test_an_abort_does_not_wait_for_an_answer() -> None:
         assert told(bodies, ev.PermissionSettled) == [ev.PermissionSettled(question.request_id, "no", "abort")]
         assert told(bodies, ev.AgentEnd)[0].reason is ev.EndReason.ABORTED
         assert [result.tool_call_id for result in results(rig)] == ["c1", "c2"]
+        assert [result.text for result in results(rig)] == ["Not run: the run was stopped."] * 2
         with pytest.raises(Precondition):
             await rig.agent.questions.answer(question.request_id, YES)
     assert rig.act.ran == []

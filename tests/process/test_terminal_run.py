@@ -170,6 +170,28 @@ async def test_case_C_05_a_question_waits_and_shows_hidden_characters(world: Wor
         assert not (world.project / "ran.txt").exists()
 
 
+@pytest.mark.parametrize(("is_stopped", "says"), [(False, "Denied by you"), (True, "Not run, the run was stopped")])
+async def test_a_call_that_did_not_run_is_reported_once(world: World, is_stopped: bool, says: str) -> None:
+    call = {"call": {"name": "bash", "arguments": {"command": "touch made"}}}
+    world.script([call], [{"text": "as you wish"}], permissions={"rules": {"bash": "ask"}})
+    async with Screen(world) as screen:
+        await screen.ready()
+        screen.send("go\r")
+        await screen.until(TO_ANSWER)
+        if is_stopped:
+            screen.send("\x1b")
+        else:
+            await answer(screen, 4)
+        await screen.until("Run interrupted" if is_stopped else "as you wish")
+        assert [row for row in screen.rows if "touch made" in row] == [f"✗ {says}: touch made"]
+        for text in ("failed", "Interrupted. Changes", "denied it"):
+            assert text not in screen.text
+    async with Screen(world, "-c") as screen:
+        await screen.until("bash: touch made" + (" not run" if is_stopped else " denied"))
+        assert "failed" not in screen.text
+        assert "denied it" not in screen.text
+
+
 async def test_the_ui_attaches_to_a_remote_service(world: World) -> None:
     world.script([{"text": "from the service"}])
     socket = world.home / "own" / "s"

@@ -1,7 +1,7 @@
 """Execution of the tool calls of one message: in order, read-only calls in parallel, each answered exactly once."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractContextManager, aclosing
 from itertools import groupby
 from typing import assert_never
@@ -17,8 +17,8 @@ from yarrow.event.events import Notice, ToolDelta, ToolOutput
 from yarrow.message import Block, Message, Role, Text, ToolCall
 from yarrow.redaction.redactor import Redactor
 from yarrow.redaction.stream import RedactingStream
-from yarrow.tool.base import Done, Progress, Result, ToolFailed
-from yarrow.tool.registry import limit_result
+from yarrow.tool.base import Done, Progress, Result, Tool, ToolContext, ToolFailed
+from yarrow.tool.registry import Authorize, limit_result
 
 MAX_PARALLEL = 8
 """Maximum read-only calls that run in parallel."""
@@ -26,6 +26,7 @@ MAX_HELD_DELTAS = 1000
 """Maximum deltas buffered for a call that awaits its turn; later ones are dropped, but the output is complete."""
 
 ABORTED = ToolFailed("Interrupted. Changes made so far were kept.")
+STOPPED = ToolFailed("Not run: the run was stopped.")
 CUT = ToolFailed("Not run: the message that requested it was incomplete.")
 
 
@@ -46,17 +47,20 @@ class ToolExecutor:
         self._traces = ExecutedFiles()
         """Files written that other tools execute."""
         self._offered: frozenset[str] = frozenset()
+        self._started: set[str] = set()
+        """Ids of the calls of the current message that were permitted and started to run."""
         self._by_person = False
 
     async def run(self, message: Message, *, offered: frozenset[str]) -> None:
         """Run a message's calls and record their results in call order; `offered` are the tools sent to the model.
 
         Raises `ConfigError` if the tools cannot be set up, and `RunError` (LOOP_DETECTED) after the batch if a call was
-        repeated too often. If cancelled, unanswered calls are answered as aborted first.
+        repeated too often. If cancelled, unanswered calls are answered first: as interrupted, or as not run.
         """
         calls = message.tool_calls
         unanswered = list(calls)
         self._offered = offered
+        self._started = set()
         worst = 0
         try:
             await self._ports.hook_runner.response(message, self._resources.keys)
@@ -69,7 +73,7 @@ class ToolExecutor:
                 else:
                     worst = max(worst, await self._run_parallel(unanswered, tuple(group)))
         except asyncio.CancelledError:
-            await self._answer_all(unanswered, ABORTED)
+            await self._answer_all(unanswered, self._explain_abort)
             raise
         except YarrowError:
             self.emit_not_run(unanswered)
@@ -96,12 +100,15 @@ class ToolExecutor:
 
     async def answer_truncated(self, calls: Sequence[ToolCall]) -> None:
         """Answer the calls of an incomplete message; like the message, the results are recorded but never sent."""
-        await self._answer_all(list(calls), CUT, incomplete=True)
+        await self._answer_all(list(calls), lambda _: CUT, incomplete=True)
 
     def emit_not_run(self, calls: Sequence[ToolCall]) -> None:
         """Report calls as neither run nor recorded, for a run that ends because recording fails."""
         for call in calls:
             self._ports.emit(ToolOutput(call.id, call.name, "Not run: the run ended first.", "", is_error=True))
+
+    def _explain_abort(self, call: ToolCall) -> ToolFailed:
+        return ABORTED if call.id in self._started else STOPPED
 
     def _runs_alone(self, call: ToolCall) -> bool:
         return not self._resources.registry.is_read_only(call.name)
@@ -150,7 +157,7 @@ class ToolExecutor:
         pieces = resources.registry.execute(
             call,
             self._traces.reporting(resources.context),
-            authorize=ToolAuthorizer(call, resources, None if self._by_person else self._ports.questions),
+            authorize=self._record_start(call),
             dry_run=resources.settings.dry_run,
             offered=self._offered,
         )
@@ -162,6 +169,18 @@ class ToolExecutor:
         if resources.running is not None:
             pieces = _timed(pieces, resources.running(call.id))
         return self._redacted(pieces)
+
+    def _record_start(self, call: ToolCall) -> Authorize:
+        """Return the authorizer of a call, which also records that a permitted call starts."""
+        authorizer = ToolAuthorizer(call, self._resources, None if self._by_person else self._ports.questions)
+
+        async def authorize(tool: Tool, arguments: Struct, context: ToolContext) -> ToolContext | ToolFailed:
+            permitted = await authorizer(tool, arguments, context)
+            if not isinstance(permitted, ToolFailed):
+                self._started.add(call.id)
+            return permitted
+
+        return authorize
 
     def _redacted(self, pieces: AsyncGenerator[Progress | Result]) -> AsyncGenerator[Progress | Result]:
         redactor = self._resources.redactor
@@ -220,10 +239,13 @@ class ToolExecutor:
         told = ToolOutput(call.id, call.name, text, message.id, message.is_error, diff)
         await run_shielded(self._record(message, told))
 
-    async def _answer_all(self, calls: list[ToolCall], result: Result, *, incomplete: bool = False) -> None:
+    async def _answer_all(
+        self, calls: list[ToolCall], find_result: Callable[[ToolCall], Result], *, incomplete: bool = False
+    ) -> None:
         try:
             while calls:
-                await self._answer(calls.pop(0), result, incomplete=incomplete)
+                call = calls.pop(0)
+                await self._answer(call, find_result(call), incomplete=incomplete)
         except YarrowError:
             self.emit_not_run(calls)
             raise

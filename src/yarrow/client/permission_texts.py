@@ -36,7 +36,7 @@ MAX_REASON_CHARACTERS = 200
 _DENIED = {
     "nobody": "Denied, no client could answer",
     "timeout": "Denied, not answered in time",
-    "abort": "Denied, the run was stopped",
+    "abort": "Not run, the run was stopped",
     "restart": "Denied, the service restarted",
 }
 
@@ -73,6 +73,8 @@ class PermissionOutcome(NamedTuple):
 
     is_allowed: bool
     text: str
+    call_id: str = ""
+    """Id of the call; empty if it is unknown."""
 
 
 def reveal(text: str) -> str:
@@ -173,7 +175,8 @@ def format_outcome(
     by = (" by you" if reply else " by another client") if settled.by == "person" else ""
     place = "" if request.contained or request.tool != "bash" else ", outside the sandbox"
     why = f' ("{reveal(" ".join(reply.text.split()))}")' if reply and reply.text else ""
-    return PermissionOutcome(is_allowed, f"{verdict}{by}{place if is_allowed else ''}{why}: {summarize_call(request)}")
+    text = f"{verdict}{by}{place if is_allowed else ''}{why}: {summarize_call(request)}"
+    return PermissionOutcome(is_allowed, text, request.tool_call_id)
 
 
 def summarize_call(request: pb.PermissionRequest) -> str:

@@ -1,5 +1,6 @@
 """One-line notes for the user about tool calls, their results and other events of a run."""
 
+import re
 from typing import Any
 
 import msgspec
@@ -14,6 +15,10 @@ MAX_PREVIEW_LINES = 400
 """Maximum lines of a dry-run preview; the note counts the rest."""
 _DRY_RUN_PREFIX = "Dry run: "
 """Start of the output of a tool that only described what it would do."""
+NOT_RUN_PREFIX = "Not run: "
+"""Start of the output of a call that was refused or stopped before it ran."""
+_COMMAND_END = re.compile(r"^\[((?:exit code|timed out after|killed by signal) [^\]\n]+)\]", re.MULTILINE)
+"""Line below the output of a failed command that says how it ended."""
 _KEY_ARGUMENTS = ("command", "pattern", "path")
 """Arguments that say most about a call, the most informative first."""
 
@@ -32,6 +37,12 @@ def format_call_note(name: str, arguments_json: str, invalid_arguments: str) -> 
         # Nested too deeply to parse; the beginning is still readable.
         return _truncate(f"> {name}: {raw}")
     return _truncate(f"> {name}: {' '.join(parts)}" if parts else f"> {name}")
+
+
+def is_not_run(output: pb.ToolOutput) -> bool:
+    """Return whether an output says that its call did not run."""
+    # A command that failed may have printed anything, but its exit code follows.
+    return output.is_error and output.text.startswith(NOT_RUN_PREFIX) and not _COMMAND_END.search(output.text)
 
 
 def format_result_note(output: pb.ToolOutput) -> str:

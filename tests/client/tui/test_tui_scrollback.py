@@ -13,6 +13,7 @@ from yarrow.client.tui.conversation_items import (
     HistoryEntry,
     SessionHistory,
     TextItem,
+    close_entry,
     make_history,
     reduce_history,
 )
@@ -192,6 +193,15 @@ def test_output_is_collapsed_with_a_hint_to_the_rest() -> None:
     assert "line 10" not in folded
     assert "20 more lines (/show 123456)" in folded
     assert "line 29" in next_frame(PrintedState(), history, view(folded=False)).scrollback
+
+
+def test_a_command_cannot_print_that_it_did_not_run() -> None:
+    events = [pb.AgentEvent(tool_call=pb.ToolCall(id="c1", name="bash", arguments_json='{"command": "x"}'))]
+    text = "Not run: the user denied it.\n[exit code 1]"
+    events += [pb.AgentEvent(tool_output=pb.ToolOutput(tool_call_id="c1", name="bash", text=text, is_error=True))]
+    shown = next_frame(PrintedState(), close_entry(reduce_history(SessionHistory(), events)), view()).scrollback
+    assert "bash: x failed" in shown
+    assert "exit code 1" in shown
 
 
 def test_a_diff_shows_line_numbers() -> None:

@@ -304,7 +304,7 @@ class App:
         for piece, settled in self._permission_queue.process_events(events):
             self._view_state.apply_events(piece)
             if settled:
-                self.add_note("allowed" if settled.is_allowed else "denied", settled.text)
+                self._view_state.add_outcome(settled)
         if (left := self._client.find_undelivered(events)) and not self._editor.text:
             self._editor.set_text(left)
         self._changed.set()

@@ -8,11 +8,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from yarrow.client.bang_command import format_bang
-from yarrow.client.run_notices import format_event_note
+from yarrow.client.run_notices import format_event_note, is_not_run
 from yarrow.client.sessions import join_text, make_tool_output
 from yarrow.v1 import agent_pb2 as pb
 
-CallState = Literal["waiting", "running", "asked", "done", "failed"]
+CallState = Literal["waiting", "running", "asked", "done", "failed", "refused"]
 NoteKind = Literal["notice", "retry", "error", "compaction", "command", "allowed", "denied"]
 
 
@@ -43,11 +43,13 @@ class CallItem(Struct, frozen=True):
     """End of the output of a running tool."""
     output: str = ""
     diff: str = ""
+    verdict: str = ""
+    """Line about a denied permission, which is shown instead of the call; empty if none was denied."""
 
     @property
     def done(self) -> bool:
         """True once the call has a result."""
-        return self.state in {"done", "failed"}
+        return self.state in {"done", "failed", "refused"}
 
 
 class NoteItem(Struct, frozen=True):
@@ -141,6 +143,13 @@ def add_note(history: SessionHistory, kind: NoteKind, text: str) -> SessionHisto
     return replace(history, open=replace(entry, items=(*entry.items, note)))
 
 
+def add_denial(history: SessionHistory, call_id: str, verdict: str) -> SessionHistory:
+    """Return the history with a denial shown in place of its call, or as a note if the call is not shown."""
+    if _find_call(history, call_id) is None:
+        return add_note(history, "denied", verdict)
+    return _update_call(history, call_id, verdict=verdict)
+
+
 def add_command(history: SessionHistory, command: str) -> SessionHistory:
     """Return the history with a command that the user runs; its output follows."""
     return _add_user(history, "", command)
@@ -223,7 +232,7 @@ def _append_output(history: SessionHistory, delta: pb.ToolDelta) -> SessionHisto
 
 def _end_call(history: SessionHistory, output: pb.ToolOutput) -> SessionHistory:
     history = _ensure_call(history, output.tool_call_id, output.name)
-    state = "failed" if output.is_error else "done"
+    state = "refused" if is_not_run(output) else "failed" if output.is_error else "done"
     return _update_call(
         history, output.tool_call_id, state=state, name=output.name, tail="", output=output.text, diff=output.diff
     )

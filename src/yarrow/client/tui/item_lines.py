@@ -8,7 +8,7 @@ from rich.text import Text
 
 from yarrow.client.bang_command import is_rerun_offered, strip_instruction
 from yarrow.client.json_mode import dumps
-from yarrow.client.run_notices import format_call_note
+from yarrow.client.run_notices import NOT_RUN_PREFIX, format_call_note
 from yarrow.client.terminal_text_sanitizer import sanitize
 from yarrow.client.tui import markdown
 from yarrow.client.tui.conversation_items import CallItem, CallState, Item, NoteItem, NoteKind, TextItem, ThinkingItem
@@ -95,7 +95,10 @@ _STATES: dict[CallState, tuple[str, str, str, str]] = {
     "asked": ("?", "?", "bold magenta", " (waiting for your answer)"),
     "done": ("●", "+", "green", ""),
     "failed": ("✗", "x", "bold red", " failed"),
+    "refused": ("✗", "x", "yellow", " not run"),
 }
+_DENIED = f"{NOT_RUN_PREFIX}the user denied it"
+"""Start of the output of a call that the user denied."""
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 _NUMBER_COLUMNS = 4
 """Width of a line number in columns."""
@@ -104,6 +107,8 @@ _NUMBER_COLUMNS = 4
 def draw_call(call: CallItem, view: HistoryView) -> list[str]:
     """Return the lines of a call."""
     head = _draw_head(call, view)
+    if call.verdict or (call.state == "refused" and call.output.startswith(f"{_DENIED}.")):
+        return head
     if not call.done:
         tail = call.tail.strip("\n").split("\n")[-MAX_TAIL_LINES:]
         return head + (_draw_output(tail, "dim", view) if call.tail.strip() else [])
@@ -111,7 +116,8 @@ def draw_call(call: CallItem, view: HistoryView) -> list[str]:
     if call.diff:
         body, total = _draw_diff(call.diff.rstrip("\n").split("\n"), most, view)
     else:
-        texts = strip_instruction(call.output).strip("\n").split("\n") if call.output.strip() else []
+        output = call.output.removeprefix(NOT_RUN_PREFIX) if call.state == "refused" else call.output
+        texts = strip_instruction(output).strip("\n").split("\n") if output.strip() else []
         # One more line is shown if the note about it would take a line as well.
         kept = texts if len(texts) == most + 1 else texts[:most]
         body, total = _draw_output(kept, "red" if call.state == "failed" else "dim", view), len(texts) - len(kept)
@@ -129,14 +135,20 @@ def shorten_call_id(call_id: str) -> str:
 
 
 def _draw_head(call: CallItem, view: HistoryView) -> list[str]:
-    sign, plain, style, words = _STATES[call.state]
+    sign, plain, style, words = _STATES["refused" if call.verdict else call.state]
+    sign = f"{sign if view.theme.has_signs else plain} "
+    if call.verdict:
+        text = Text(sanitize(call.verdict), style=style, overflow="fold")
+        return render_lines(text, view.columns, view.theme, first=sign, rest="  ")
+    if call.state == "refused" and call.output.startswith(_DENIED):
+        words = " denied"
     name = call.name or "tool"
     arguments = _shown_arguments(call)
     note = sanitize(
         format_call_note(name, arguments, call.invalid) if arguments or call.invalid else name
     ).removeprefix("> ")
     name, colon, rest = note.partition(":")
-    parts = [(f"{sign if view.theme.has_signs else plain} ", style), (name, "bold"), (colon + rest, ""), (words, style)]
+    parts = [(sign, style), (name, "bold"), (colon + rest, ""), (words, style)]
     text = Text.assemble(*parts)
     text.overflow = "fold"
     return render_lines(text, view.columns, view.theme)

@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from yarrow.client.bang_command import RERUN_PROMPT, UNSANDBOXED_BANG, is_rerun_offered
-from yarrow.client.permission_texts import shorten_path
+from yarrow.client.permission_texts import PermissionOutcome, shorten_path
 from yarrow.client.tui import status as status_line
 from yarrow.client.tui.conversation_items import (
     CallItem,
@@ -17,6 +17,7 @@ from yarrow.client.tui.conversation_items import (
     SessionHistory,
     TextItem,
     add_command,
+    add_denial,
     add_note,
     reduce_history,
 )
@@ -87,6 +88,13 @@ class ViewState:
             self._waiting_notes.append((kind, text))
         else:
             self._history = add_note(self._history, kind, text)
+
+    def add_outcome(self, outcome: PermissionOutcome) -> None:
+        """Show how a permission request was settled."""
+        if outcome.is_allowed or self.is_replaying:
+            self.add_note("allowed" if outcome.is_allowed else "denied", outcome.text)
+        else:
+            self._history = add_denial(self._history, outcome.call_id, outcome.text)
 
     def add_command(self, command: str) -> None:
         """Add a command that the user runs."""
