@@ -200,6 +200,15 @@ async def test_a_wrong_key_names_the_variable_and_never_the_key(world: World) ->
     assert KEY not in json.dumps(checks) + text.out + text.err
 
 
+async def test_a_fallback_without_a_key_is_a_warning(world: World) -> None:
+    world.script([{"text": "x"}], fallback=["openai/gpt-5"])
+    code, checks = await seen(world)
+    assert code == 0
+    assert checks["openai"]["status"] == "warn"
+    assert checks["openai"]["seen"] == "openai needs a key"
+    assert "OPENAI_API_KEY" in checks["openai"]["todo"]
+
+
 async def test_an_unset_variable_is_reported(world: World) -> None:
     settled(world, "http://127.0.0.1:1")
     code, checks = await seen(world)

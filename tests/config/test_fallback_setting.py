@@ -54,6 +54,8 @@ def test_entries_are_in_order_and_a_model_may_contain_slashes(place: Place) -> N
         (["openai/gpt-5", "openai/"], "fallback[1] must be PROVIDER/MODEL, not 'openai/'"),
         (["/gpt-5"], "fallback[0] must be PROVIDER/MODEL, not '/gpt-5'"),
         ([" /gpt-5"], "fallback[0] must be PROVIDER/MODEL, not ' /gpt-5'"),
+        (["openai/gpt-5 "], "fallback[0] must be PROVIDER/MODEL, not 'openai/gpt-5 '"),
+        (["openai/ "], "fallback[0] must be PROVIDER/MODEL, not 'openai/ '"),
         ([""], "fallback[0] must be PROVIDER/MODEL, not ''"),
         (["openai/a", "openai/b", "openai/a"], "fallback[2]: 'openai/a' is listed twice; remove one"),
         (["ollama/qwen3"], "fallback[0]: 'ollama/qwen3' is the model that it would replace; name another"),

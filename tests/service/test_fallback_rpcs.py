@@ -11,12 +11,16 @@ import pytest
 from msgspec.structs import replace
 from test_model_switch import BACKENDS
 
+from doubles.chain import BUSY as PLAYED_BUSY
+from doubles.chain import PlayedModel
 from doubles.chat_server import ChatServer, Received, Reply, page, says
 from doubles.house import House, kinds, play, refused, stub_of
 from doubles.ollama_server import OllamaServer, refusal
 from doubles.ollama_server import says as ollama_says
-from yarrow.config.settings import ProviderSettings, Settings
+from yarrow.agent.hooks import no_contributions
+from yarrow.config.settings import ProviderSettings, RetrySettings, Settings
 from yarrow.provider.api_keys import list_known_keys
+from yarrow.provider.base import AdapterConfig, ProviderBuilder
 from yarrow.service.provider_cache import ProviderCache
 from yarrow.service.servicer import Servicer
 from yarrow.v1 import agent_pb2 as pb
@@ -168,3 +172,24 @@ async def test_a_first_choice_that_cannot_work_is_not_replaced(tmp_path: Path, p
             _, reason = await refused(play(stub, house.prompt("go")))
         assert reason == ("NOT_FOUND" if problem == "missing" else "AUTH")
         assert theirs.received == []
+
+
+async def test_a_weak_fallback_of_an_extension_is_offered_reading_tools_only(tmp_path: Path) -> None:
+    strong, weak = PlayedModel("strong", [PLAYED_BUSY]), PlayedModel("weak", reads_only=True)
+
+    def builder(model: PlayedModel) -> ProviderBuilder:
+        async def build(_: AdapterConfig) -> PlayedModel:
+            return model
+
+        return build
+
+    added = replace(no_contributions(), providers={model.name: builder(model) for model in (strong, weak)})
+    house = House(tmp_path, [], added=added, fallback=(weak.path,), retry=RetrySettings(attempts=0))
+    settings = pb.SessionSettings(provider="strong", model="m-strong")
+    async with stub_of(house) as stub:
+        made = await stub.NewSession(pb.NewSessionRequest(cwd=str(house.cwd), settings=settings))
+        for _ in range(2):
+            events = await play(stub, house.prompt("go", made.session_id))
+            assert events[-1].agent_end.reason == pb.END_REASON_COMPLETED, events[-1]
+    offered = [[tool.name for tool in request.tools] for request in (*strong.requests, *weak.requests)]
+    assert offered == [["echo", "act"], ["echo", "act"], ["echo"]]

@@ -139,7 +139,7 @@ def _check_fallback(values: dict[str, Any]) -> None:
     for number, entry in enumerate(entries):
         path = ("fallback", number)
         provider, _, model = entry.partition("/")
-        if not provider.strip() or not model.strip():
+        if not (provider and model) or entry != entry.strip():
             raise InvalidValueError(path, f"{format_path(path)} must be PROVIDER/MODEL, not {entry!r}")
         if entry in entries[:number]:
             raise InvalidValueError(path, f"{format_path(path)}: {entry!r} is listed twice; remove one")

@@ -5,7 +5,13 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from yarrow.cli.doctor.provider_probe import ProbeResult, ProviderProbe, list_detectable, run_probe
+from yarrow.cli.doctor.provider_probe import (
+    ProbeResult,
+    ProviderProbe,
+    list_detectable,
+    list_fallback_providers,
+    run_probe,
+)
 from yarrow.cli.doctor.report import Check, CheckContext, CheckStatus, ok, warn
 from yarrow.config.secret_mask import mask_secrets
 from yarrow.errors import Code, ProviderError, YarrowError
@@ -31,7 +37,8 @@ async def check_providers(context: CheckContext, limit: float) -> list[Check]:
         name, model, reason = await _choose_provider(context)
     except ProviderError as error:
         checks.append(_report_no_provider(error))
-    names = dict.fromkeys([*filter(None, [name]), *settings.providers, *list_detectable(context.environment)])
+    used = [*filter(None, [name]), *list_fallback_providers(settings), *settings.providers]
+    names = dict.fromkeys([*used, *list_detectable(context.environment)])
     questions = [ProviderProbe(context, each, model if each == name else "", is_chosen=each == name) for each in names]
     answers = await asyncio.gather(*(_run_with_limit(each, limit) for each in questions))
     for question, answer in zip(questions, answers, strict=True):

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from yarrow.cli.doctor.report import CheckContext
 from yarrow.config.provider_adapters import ADAPTERS, VENDORS, get_provider_id
-from yarrow.config.settings import BUILT_IN_PROVIDERS, ProviderSettings
+from yarrow.config.settings import BUILT_IN_PROVIDERS, ProviderSettings, Settings
 from yarrow.errors import Code, ProviderError, YarrowError
 from yarrow.policy.secret_names import is_secret_variable
 from yarrow.provider.addresses import is_vendor_url
@@ -46,8 +46,9 @@ class ProviderProbe(NamedTuple):
 
     @property
     def is_configured(self) -> bool:
-        """True if it is chosen or configured."""
-        return self.is_chosen or self.name in self.context.loaded.settings.providers
+        """True if it is chosen, a fallback, or configured."""
+        settings = self.context.loaded.settings
+        return self.is_chosen or self.name in (*list_fallback_providers(settings), *settings.providers)
 
     @property
     def base_url(self) -> str:
@@ -65,6 +66,11 @@ class ProviderProbe(NamedTuple):
     def key_source(self) -> str:
         """Source of its key; empty if it has none."""
         return find_key_source(self.name, self.settings, self.context.environment)
+
+
+def list_fallback_providers(settings: Settings) -> list[str]:
+    """Return the provider of each fallback."""
+    return [entry.partition("/")[0] for entry in settings.fallback]
 
 
 def list_detectable(environment: Mapping[str, str]) -> list[str]:
