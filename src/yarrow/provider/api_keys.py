@@ -133,6 +133,12 @@ def find_vendor_key(environment: Mapping[str, str], provider_type: str = "openai
     return "", ""
 
 
+def find_server_variable(environment: Mapping[str, str], provider_type: str) -> str:
+    """Return the variable with a vendor's key, else the one with the address of a server; empty if none is set."""
+    address = ADAPTERS[provider_type].url_variable
+    return find_vendor_key(environment, provider_type)[1] or (address if environment.get(address, "").strip() else "")
+
+
 async def find_key(config: AdapterConfig, provider_type: str) -> str:
     """Return the key for a server: the configured one, else the vendor's if the server is the vendor's.
 

@@ -10,7 +10,7 @@ from yarrow.config.provider_adapters import VENDORS, get_provider_id
 from yarrow.config.settings import Settings
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.addresses import parse_ollama_root
-from yarrow.provider.api_keys import find_vendor_key
+from yarrow.provider.api_keys import find_server_variable
 from yarrow.provider.http.client import HttpClient, HttpRequest, Timeouts
 from yarrow.provider.llamacpp.server_info import DEFAULT_ROOTS, PROBE_SECONDS, find_server
 from yarrow.provider.local.model_files import (
@@ -50,8 +50,9 @@ async def detect(
 ) -> DetectedProvider:
     """Return the provider to use; raises PROVIDER_SETUP, which lists the options, if there is none.
 
-    The order: the only configured provider, a running Ollama, a running llama.cpp server, a key in the environment, an
-    installed local model. Servers are probed concurrently; Ollama's address comes from its own variable OLLAMA_HOST.
+    The order: the only configured provider, a running Ollama, a running llama.cpp server, a vendor's key or a server's
+    address in the environment, an installed local model. Servers are probed concurrently; Ollama's address comes from
+    its own variable OLLAMA_HOST.
     """
     if len(settings.providers) == 1:
         [name] = settings.providers
@@ -69,8 +70,7 @@ async def detect(
     if llamacpp:
         return DetectedProvider("llamacpp", "", f"a llama.cpp server answers at {llamacpp}")
     for kind in VENDORS:
-        _, variable = find_vendor_key(environment, kind)
-        if variable:
+        if variable := find_server_variable(environment, kind):
             return DetectedProvider(get_provider_id(kind), "", f"{variable} is set")
     if local := _find_local_model(environment):
         return DetectedProvider("local", local, "no server or key found, but a local model is installed")
