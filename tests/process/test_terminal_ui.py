@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from doubles.chat_server import ChatServer
+from doubles.chat_server import ChatServer, page
 from doubles.places import PAUSE, answer
 from doubles.screen import Screen
 from doubles.world import World
@@ -266,6 +266,32 @@ async def test_the_first_start_asks_for_a_backend_and_validates_answers(world: W
     }
 
 
+@pytest.mark.parametrize("listed", [["only-one"], ["first", "second"]])
+async def test_the_first_start_offers_the_models_of_a_server(world: World, listed: list[str]) -> None:
+    async with ChatServer([]) as server, Screen(world, size=(120, 30)) as screen:
+        server.pages["/v1/models"] = page({"data": [{"id": name} for name in listed]})
+        await screen.until("Welcome to Yarrow. No model is set up yet.")
+        screen.send("\x1b[F\r")
+        await screen.until("Base URL:")
+        screen.send("http://127.0.0.1:99999/v1\r")
+        await screen.until("invalid port")
+        assert "use it anyway" not in screen.text
+        screen.send(f"\x15{server.root}/v1{server.root}/v1\r")
+        await screen.until("contains two URLs")
+        screen.send(f"\x15{server.root}/v1\r")
+        await screen.until("Environment variable with the API key")
+        screen.send("\r")
+        await screen.until("Model:")
+        screen.send("\r")
+        if len(listed) > 1:
+            await screen.until("Choose a model")
+            screen.send("\x1b[B\r")
+        await screen.ready()
+        screen.send("\x04")
+        assert await screen.ended() == 0
+    assert json.loads((world.home / ".yarrow/config.json").read_text())["model"] == listed[-1]
+
+
 async def test_a_failing_first_choice_is_saved_only_if_confirmed(world: World) -> None:
     file = world.home / ".yarrow/config.json"
     async with Screen(world, size=(120, 30), env={"OLLAMA_HOST": "127.0.0.1:9"}) as screen:
@@ -274,6 +300,7 @@ async def test_a_failing_first_choice_is_saved_only_if_confirmed(world: World) -
         await screen.until("Save it anyway")
         assert "127.0.0.1:9" in screen.rows[1]
         assert not file.exists()
+        assert "Gemini          API key in GEMINI_API_KEY, and the extra `gemini`" in screen.text
         screen.send("/anthr\r")
         await screen.until("ANTHROPIC_API_KEY=...")
         assert not file.exists()

@@ -55,7 +55,7 @@ async def ensure_backend(context: CliContext, terminal: Terminal, *, before: Cal
 async def _choose_backend(context: CliContext, terminal: Terminal, missing: ProviderError) -> None:
     """Ask until a backend works, and save it. Raises as `ensure_backend`."""
     check = BackendCheck(context)
-    hosted = [HostedBackend(one.title, get_provider_id(kind), one.variable) for kind, one in VENDORS.items()]
+    hosted = [HostedBackend(one.title, get_provider_id(kind), one.variable, one.extra) for kind, one in VENDORS.items()]
     size = f"{STARTER_BYTES / 1e6:.0f} MB"
     asking = BackendPicker(terminal, size=size, hosted=hosted, questions=check.questions())
     file = get_user_file(home_directory(), os.environ)
@@ -140,6 +140,9 @@ class BackendCheck:
     async def _check_address(self, answer: str, _known: Mapping[str, str]) -> AnswerProblem:
         if not answer:
             return AnswerProblem("Enter a URL, such as https://llm.example.com/v1. Ctrl+C goes back.", is_final=True)
+        if answer.count("://") > 1:
+            # Typed after the previous answer, which the field still contains.
+            return AnswerProblem(f"{answer!r} contains two URLs: remove one", is_final=True)
         try:
             await self._list_models({"baseUrl": answer})
         except ConfigError:
@@ -147,6 +150,9 @@ class BackendCheck:
                 f"{answer!r} is not a valid URL: use http:// or https:// and a host name", is_final=True
             )
         except ProviderError as error:
+            if error.code is Code.INVALID_REQUEST and not error.status:
+                # Not even sent, so that entering it again cannot help.
+                return AnswerProblem(error.message, is_final=True)
             # Any other error comes from a server that answers.
             return AnswerProblem(error.message) if error.code is Code.UNREACHABLE else AnswerProblem()
         return AnswerProblem()
@@ -166,13 +172,11 @@ class BackendCheck:
             listed = await self._list_models({key: text for key, text in known.items() if text and key != "model"})
         except (ProviderError, ConfigError):
             # A server need not list its models, and a missing key was reported by the previous question.
-            return AnswerProblem()
+            listed = []
+        if not answer and not listed:
+            return AnswerProblem("Enter a model name: this server does not list its models.", is_final=True)
         if not answer:
-            return (
-                AnswerProblem()
-                if listed
-                else AnswerProblem("Enter a model name: this server does not list its models.", is_final=True)
-            )
+            return AnswerProblem(choices=listed)
         if not listed or answer in listed:
             return AnswerProblem()
         more = ", ..." if len(listed) > MAX_LISTED_MODELS else ""

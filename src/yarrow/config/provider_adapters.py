@@ -18,6 +18,8 @@ class Vendor(NamedTuple):
     """Headers that carry a key, in lower case; a configured one replaces the key."""
     telemetry_name: str = ""
     """Name in the conventions of OpenTelemetry; if empty, the provider's id."""
+    extra: str = ""
+    """Extra of Yarrow's package that the adapter requires."""
     rank: int = 9
     """Order in which keys are looked for, the lowest first."""
 
@@ -75,6 +77,7 @@ ADAPTERS: dict[str, Adapter] = {
             ("GOOGLE_API_KEY",),
             key_headers=("x-goog-api-key",),
             telemetry_name="gcp.gemini",
+            extra="gemini",
             rank=3,
         ),
     ),

@@ -16,7 +16,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from yarrow.client.tui.editor.completion import CompletionItem
 from yarrow.client.tui.live_screen import Terminal
 from yarrow.client.tui.terminal_theme import TerminalTheme
-from yarrow.client.tui.views.backend_picker import BackendPicker, HostedBackend
+from yarrow.client.tui.views.backend_picker import BackendChoice, BackendPicker, HostedBackend
 from yarrow.client.tui.views.list_view import TOO_SMALL, choose_from_tree, pick, show_text
 from yarrow.client.tui.views.message_picker import choose_messages, group_messages
 from yarrow.v1 import agent_pb2 as pb
@@ -172,6 +172,15 @@ async def test_the_first_start_returns_a_backend(keys: str, provider: str, needs
     )
     assert backend is not None
     assert (backend.provider, backend.needs_starter) == (provider, needs_starter)
+
+
+async def test_the_first_start_selects_the_choice_that_failed() -> None:
+    async def choose_twice(terminal: Terminal) -> list[BackendChoice | None]:
+        picker = BackendPicker(terminal, size="98 MB", hosted=HOSTED, questions={})
+        return [await picker.choose(), await picker.choose("it failed")]
+
+    chosen, _ = await shown(choose_twice, "/gem\r\r", (80, 24))
+    assert [one and one.provider for one in chosen] == ["gemini", "gemini"]
 
 
 async def test_leaving_the_first_start_returns_no_backend() -> None:

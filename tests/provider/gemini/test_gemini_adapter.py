@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from importlib.util import find_spec
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from yarrow.errors import Code, ProviderError
 from yarrow.message import Block, Image, Message, Opaque, Role, StopReason, Text, ToolCall, ToolSpec, Usage
 from yarrow.provider.addresses import GeminiAddress, is_local, is_vendor_url, parse_gemini_address
 from yarrow.provider.base import (
+    AdapterConfig,
     CallPiece,
     CompletionRequest,
     ListsModels,
@@ -34,7 +36,8 @@ from yarrow.provider.base import (
     ThinkingPiece,
     UsagePiece,
 )
-from yarrow.provider.gemini.adapter import DEFAULT_CONTEXT_WINDOW, MAX_PAGES, GeminiProvider
+from yarrow.provider.gemini import client
+from yarrow.provider.gemini.adapter import DEFAULT_CONTEXT_WINDOW, MAX_PAGES, GeminiProvider, build
 from yarrow.provider.history_repair import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient
 
@@ -488,6 +491,16 @@ async def test_a_missing_library_is_reported(provider: GeminiProvider, monkeypat
         with pytest.raises(ProviderError, match=r"pip install '\.\[gemini\]'") as caught:
             await ask
         assert (caught.value.code, caught.value.retryable) == (Code.PROVIDER_SETUP, False)
+        assert sys.executable in caught.value.message
+        assert "httpx_transport" not in caught.value.message
+
+
+async def test_a_missing_key_and_a_missing_library_are_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "find_spec", lambda name: None if name == client.LIBRARY else find_spec(name))
+    with pytest.raises(ProviderError) as caught:
+        await build(AdapterConfig("gemini", "m", ProviderSettings(), {}))
+    assert caught.value.code is Code.PROVIDER_SETUP
+    assert all(part in caught.value.message for part in ("GEMINI_API_KEY", "pip install '.[gemini]'"))
 
 
 # -- where ---------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from yarrow.provider.base import (
     StreamOptions,
 )
 from yarrow.provider.encoded_history_cache import HistoryCache
-from yarrow.provider.gemini.client import GeminiSession, open_session
+from yarrow.provider.gemini.client import GeminiSession, describe_missing_library, is_library_installed, open_session
 from yarrow.provider.gemini.decoder import GeminiDecoder
 from yarrow.provider.gemini.request import GeminiEndpoint, GeminiRequest, encode_gemini_request
 from yarrow.provider.history_repair import Target
@@ -193,5 +193,12 @@ async def _drain_answer(answer: AsyncIterator[object]) -> None:
 
 async def build(config: AdapterConfig) -> Provider:
     """Return the provider; raises PROVIDER_SETUP if the server is Google's own and there is no key."""
-    key, http = await find_key(config, "gemini"), HttpClient(config.environment)
+    try:
+        key = await find_key(config, "gemini")
+    except ProviderError as error:
+        if is_library_installed():
+            raise
+        # Both are needed, so one error names both.
+        raise ProviderError(error.code, f"{error.message}; it also requires {describe_missing_library()}") from None
+    http = HttpClient(config.environment)
     return GeminiProvider(config.name, config.model, settings=config.settings, key=key, http=http)

@@ -1,9 +1,12 @@
 """Client of the google-genai package, a large, optional dependency that is imported on first use."""
 
 import logging
+import shlex
+import sys
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from yarrow.errors import Code, ProviderError
@@ -14,7 +17,7 @@ from yarrow.provider.http.client import HttpClient, Timeouts
 if TYPE_CHECKING:
     from yarrow.provider.gemini.httpx_transport import HttpxTransport
 
-INSTALL_COMMAND = "pip install '.[gemini]' in Yarrow's checkout"
+LIBRARY = "google.genai"
 
 
 class ModelPage(Protocol):
@@ -72,14 +75,32 @@ class GeminiSession:
             raise ProviderError(Code.MALFORMED_RESPONSE, sentence, retryable=True) from error
 
 
+def is_library_installed() -> bool:
+    """Return whether the library is installed, without importing it."""
+    try:
+        return find_spec(LIBRARY) is not None
+    except ModuleNotFoundError:  # its parent package is missing too
+        return False
+
+
+def describe_missing_library() -> str:
+    """Return that the library is missing, and how to install it into Yarrow's environment."""
+    if getattr(sys, "frozen", False):
+        return "a library that this executable lacks: install Yarrow with pip and the extra `gemini`"
+    python, what = shlex.quote(sys.executable), "install '.[gemini]'"
+    command = f"{python} -m pip {what}" if find_spec("pip") else f"uv pip {what} --python {python}"
+    return f"a library that is not installed: run {command} in Yarrow's checkout"
+
+
 @asynccontextmanager
 async def open_session(endpoint: GeminiEndpoint, http: HttpClient, timeouts: Timeouts) -> AsyncGenerator[GeminiSession]:
     """Yield the library for one call and close its connection at exit. Raises PROVIDER_SETUP if it is not installed."""
     try:
         from yarrow.provider.gemini.httpx_transport import HttpxTransport, new_client
     except ImportError as error:
-        sentence = f"{endpoint.backend.name} requires a library that is not installed: run {INSTALL_COMMAND} ({error})"
-        raise ProviderError(Code.PROVIDER_SETUP, sentence) from error
+        raise ProviderError(
+            Code.PROVIDER_SETUP, f"{endpoint.backend.name} requires {describe_missing_library()}"
+        ) from error
     _silence_library()
     bridge = HttpxTransport(http, endpoint.backend, timeouts)
     try:

@@ -16,6 +16,7 @@ TITLES = (
     "Welcome to Yarrow. No model is set up yet. Where should answers come from?",
     "Where should answers come from?",
 )
+CHOICE_TITLES = ("Choose a model of this server", "Choose a model")
 MAX_PROBLEM_ROWS = 5
 """Maximum rows of the problem with the last choice; the rest is truncated."""
 OTHER_SERVER = "Other OpenAI-compatible server"
@@ -46,6 +47,8 @@ class HostedBackend(Struct, frozen=True):
     """Id of the provider."""
     variable: str
     """Environment variable with the key."""
+    extra: str = ""
+    """Extra of Yarrow's package that it requires."""
 
 
 class AnswerProblem(Struct, frozen=True):
@@ -54,6 +57,8 @@ class AnswerProblem(Struct, frozen=True):
     sentence: str = ""
     is_final: bool = False
     """True if the answer cannot be accepted; otherwise entering it again accepts it."""
+    choices: Sequence[str] = ()
+    """Answers to choose from in place of an empty one; a single one is taken."""
 
 
 class BackendQuestion(Struct, frozen=True):
@@ -81,13 +86,15 @@ class BackendPicker:
             CompletionItem("Ollama", "on this machine; first run `ollama serve` and `ollama pull qwen3`"),
             CompletionItem("llama.cpp", "on this machine; first run `llama-server -m MODEL.gguf --jinja --port 8080`"),
             CompletionItem(STARTER_MODEL, f"tiny, for trying things out; downloads {size}"),
-            *(CompletionItem(one.title, f"API key in {one.variable}") for one in hosted),
+            *(CompletionItem(one.title, _describe_hosted(one)) for one in hosted),
             CompletionItem(OTHER_SERVER),
         ]
         self._providers = _LOCAL_PROVIDERS | {one.title: one.provider for one in hosted}
         self._questions = questions
         self._answers: dict[str, str] = {}
         self._last: BackendChoice | None = None
+        self._picked = ""
+        """Word of the last choice, which is selected when the list is shown again."""
 
     async def choose(self, problem: str = "") -> BackendChoice | None:
         """Ask for a backend and show the problem with the last choice; return None if the user leaves."""
@@ -100,9 +107,10 @@ class BackendPicker:
         while True:
             columns = max(self._terminal.output.get_size().columns - 1, 1)
             above = wrap(sanitize(problem), columns)[:MAX_PROBLEM_ROWS]
-            picked = await pick(self._terminal, TITLES, choices, above=above)
+            picked = await pick(self._terminal, TITLES, choices, present=self._picked, above=above)
             if picked == TAKE_ANYWAY and self._last is not None:
                 return replace(self._last, is_sure=True)
+            self._picked = picked or self._picked
             backend = await self._ask_other_server() if picked == OTHER_SERVER else self._make_built_in(picked)
             if backend is not None or picked is None:
                 self._last = backend
@@ -129,6 +137,12 @@ class BackendPicker:
             if answer == rejected:
                 return
             problem = await question.check(answer, self._answers)
+            if problem.choices:
+                answer = await self._pick_answer(problem.choices)
+                self._answers[key] = answer
+                if answer:
+                    return
+                continue
             if not problem.sentence:
                 return
             rejected = None if problem.is_final else answer
@@ -137,3 +151,14 @@ class BackendPicker:
             )
             self._terminal.output.write_raw("\r\n")
             self._terminal.output.flush()
+
+    async def _pick_answer(self, choices: Sequence[str]) -> str:
+        """Return the only choice, else the one that the user picks; empty if none is picked."""
+        if len(choices) == 1:
+            return choices[0]
+        return await pick(self._terminal, CHOICE_TITLES, [CompletionItem(one) for one in choices]) or ""
+
+
+def _describe_hosted(backend: HostedBackend) -> str:
+    extra = f", and the extra `{backend.extra}`" if backend.extra else ""
+    return f"API key in {backend.variable}{extra}"

@@ -226,6 +226,10 @@ async def show_text(terminal: Terminal, title: str, text: str) -> None:
     await ListView((title,), lambda: rows[:MAX_ROWS], actions).run(terminal)
 
 
+MAX_ALIGNED_COLUMNS = 32
+"""Maximum columns of the words of a list whose explanations are aligned."""
+
+
 async def pick(
     terminal: Terminal,
     titles: Sequence[str],
@@ -240,8 +244,12 @@ async def pick(
     choice, as lines.
     """
     rows = [ListRow(line, "ansired") for line in above]
+    width = min(max((cell_len(choice.word) for choice in choices if choice.help), default=0), MAX_ALIGNED_COLUMNS)
     rows += [
-        ListRow(f"{choice.word}  {choice.help}".rstrip(), "bold" if choice.word == present else "")
+        ListRow(
+            f"{choice.word}{' ' * (width - cell_len(choice.word))}  {choice.help}".rstrip(),
+            "bold" if choice.word == present else "",
+        )
         for choice in choices
     ]
     at = next((index for index, choice in enumerate(choices) if choice.word == present), 0)
