@@ -133,3 +133,25 @@ async def test_without_a_subcommand_the_usage_is_shown(world: World) -> None:
         2,
         "yarrow: usage: yarrow sandbox quarantine list|restore N|empty [--yes]\n",
     )
+
+
+async def test_text_mode_reports_failed_commands_and_quarantined_files(world: World) -> None:
+    why = "it is read by git or Yarrow to learn what to run"
+    commands = {
+        "false": "exit code 1",
+        "echo hi; echo 'no such thing' >&2; exit 3": "exit code 3: no such thing",
+        "echo '[exit code 7]'; exit 4": "exit code 4: [exit code 7]",
+        "echo begun; sleep 9": "timed out after 0.2 s and was killed: begun",
+        "mkdir .yarrow && echo '{}' > .yarrow/config.json": (
+            f".yarrow (1): quarantined because {why}; to restore an entry, run `yarrow sandbox quarantine restore N`"
+        ),
+    }
+    world.script(
+        *([{"call": {"name": "bash", "arguments": {"command": one, **({"timeout": 0.2} if "sleep" in one else {})}}}]
+          for one in commands),
+        [{"text": "done"}],
+    )  # fmt: skip
+    ended = await world.run("go")
+    assert ended.out == "done\n"
+    told = [line for line in ended.err.splitlines() if line.startswith("< ")]
+    assert told == [f"< bash: {text}" for text in commands.values()]

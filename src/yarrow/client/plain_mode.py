@@ -9,6 +9,7 @@ from yarrow.client.run_notices import (
     format_end_note,
     format_event_note,
     format_preview_note,
+    format_quarantine_note,
     format_result_note,
 )
 from yarrow.client.run_stream import RunResult, follow_run
@@ -206,7 +207,10 @@ class _PlainViewer:
 
     def _show_result(self, output: pb.ToolOutput) -> None:
         said = format_preview_note if self._session.dry_run else format_result_note
-        if output.message_id not in self._complete and (note := said(output)):
+        is_shown = output.message_id in self._complete
+        if not is_shown and (taken := format_quarantine_note(output)):
+            self._writer.write_note(taken)
+        if not is_shown and (note := said(output)):
             self._writer.write_note(note)
             if self._can_ask:
                 from yarrow.client.bang_command import RERUN_OFFER, is_rerun_offered  # conversations only

@@ -15,8 +15,16 @@ MAX_PREVIEW_LINES = 400
 """Maximum lines of a dry-run preview; the note counts the rest."""
 _DRY_RUN_PREFIX = "Dry run: "
 """Start of the output of a tool that only described what it would do."""
+NO_OUTPUT = "[no output]"
+"""Output of a command that printed nothing."""
 NOT_RUN_PREFIX = "Not run: "
 """Start of the output of a call that was refused or stopped before it ran."""
+MAX_QUARANTINE_CHARACTERS = 500
+"""Maximum characters of a note about quarantined files; the rest is truncated."""
+_QUARANTINED = re.compile(
+    r"^\[(.+: (?:quarantined|renamed to .+|unchanged; the change was dropped) because .+)\]$", re.MULTILINE
+)
+"""Line below the output of a command about the files that were taken from it."""
 _COMMAND_END = re.compile(r"^\[((?:exit code|timed out after|killed by signal) [^\]\n]+)\]", re.MULTILINE)
 """Line below the output of a failed command that says how it ended."""
 _KEY_ARGUMENTS = ("command", "pattern", "path")
@@ -46,10 +54,9 @@ def is_not_run(output: pb.ToolOutput) -> bool:
 
 
 def format_result_note(output: pb.ToolOutput) -> str:
-    """Return the first line of an error or the size of a change; empty if there is neither."""
+    """Return a line about an error, or the size of a change; empty if there is neither."""
     if output.is_error:
-        first_line, _, _ = output.text.strip().partition("\n")
-        return _truncate(f"< {output.name}: {first_line}")
+        return _truncate(f"< {output.name}: {_summarize_error(output.text)}")
     if not output.diff:
         return ""
     added, removed = (
@@ -58,6 +65,12 @@ def format_result_note(output: pb.ToolOutput) -> str:
         for sign in "+-"
     )
     return f"< {output.name}: +{added} -{removed}"
+
+
+def format_quarantine_note(output: pb.ToolOutput) -> str:
+    """Return which files of a command were quarantined, and how to restore them; empty if none were."""
+    found = _QUARANTINED.findall(output.text) if output.name == "bash" else []
+    return _truncate(f"< {output.name}: {found[-1]}", MAX_QUARANTINE_CHARACTERS) if found else ""
 
 
 def format_preview_note(output: pb.ToolOutput) -> str:
@@ -125,8 +138,17 @@ def _format_value(value: Any) -> str:
     return value if isinstance(value, str) else dumps(value)
 
 
-def _truncate(text: str) -> str:
-    """Return text on one line, truncated to the length of a note."""
+def _summarize_error(text: str) -> str:
+    """Return how a command ended, with the last line of its output, or the first line of another error."""
+    *_, end = [None, *_COMMAND_END.finditer(text)]
+    if end is None:
+        return text.strip().partition("\n")[0]
+    last = text[: end.start()].strip().rpartition("\n")[2]
+    return f"{end[1]}: {last}" if last and last != NO_OUTPUT else end[1]
+
+
+def _truncate(text: str, limit: int = MAX_NOTE_CHARACTERS) -> str:
+    """Return text on one line of at most `limit` characters."""
     # White space is collapsed only in the part that could be shown.
-    line = " ".join(text[: 8 * MAX_NOTE_CHARACTERS].split())
-    return line if len(line) <= MAX_NOTE_CHARACTERS else f"{line[: MAX_NOTE_CHARACTERS - 1]}…"
+    line = " ".join(text[: 8 * limit].split())
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
