@@ -19,7 +19,12 @@ import pytest
 from doubles.chat_server import ChatServer, Reply, page
 from doubles.world import Ended, World
 from yarrow.cli.doctor import machine_checks
+from yarrow.cli.doctor.provider_checks import check_reasoning
+from yarrow.cli.doctor.provider_probe import ProviderProbe
+from yarrow.cli.doctor.report import CheckContext
 from yarrow.cli.doctor_command import run_doctor
+from yarrow.config.settings import ProviderSettings, Settings
+from yarrow.config.settings_merge import LoadedSettings
 from yarrow.errors import UsageError
 from yarrow.platform import system
 from yarrow.session.disk_access import Disk
@@ -584,3 +589,22 @@ async def test_case_rb_13_readable_keys_are_a_warning(world: World, named: str, 
 async def test_a_directory_without_keys_causes_no_warning(world: World) -> None:
     world.script([{"text": "x"}], workspace={"read": ["~", "~/.config", "~/notes"]})
     assert "keys" not in (await seen(world))[1]
+
+
+@pytest.mark.parametrize(
+    ("provider", "url", "model", "todo"),
+    [
+        ("openai", "", "gpt-5.1", "use -m openai-responses/gpt-5.1"),
+        ("openai", "https://api.openai.com/v1", "o3", "use -m openai-responses/o3"),
+        ("openai", "", "gpt-4.1", ""),
+        ("openai", "https://llm.example.com/v1", "gpt-5.1", ""),
+        ("openai-responses", "", "gpt-5.1", ""),
+    ],
+)
+def test_the_responses_api_is_recommended_for_reasoning_models(
+    tmp_path: Path, provider: str, url: str, model: str, todo: str
+) -> None:
+    settings = Settings(providers={provider: ProviderSettings(base_url=url)})
+    context = CheckContext(tmp_path, tmp_path, {}, LoadedSettings(settings, (), ()))
+    found = check_reasoning(ProviderProbe(context, provider, model, is_chosen=True), model)
+    assert [check.todo for check in found] == ([todo] if todo else [])

@@ -25,6 +25,7 @@ def test_the_ids_that_need_no_configuration() -> None:
         "ollama": "ollama",
         "llamacpp": "llamacpp",
         "openai": "openai",
+        "openai-responses": "responses",
         "anthropic": "messages",
         "gemini": "gemini",
         "local": "local",

@@ -323,7 +323,11 @@ async def test_a_running_llama_cpp_server_is_detected_second(server: ChatServer)
 
 @pytest.mark.parametrize("variable", [name for names in api_keys.VENDOR_KEY_VARIABLES.values() for name in names])
 async def test_a_key_is_detected_third(variable: str) -> None:
-    rows = [(kind, row) for kind, row in ADAPTERS.items() if row.vendor and variable in row.vendor.key_variables]
+    rows = [
+        (kind, row)
+        for kind, row in ADAPTERS.items()
+        if row.is_detectable and row.vendor and variable in row.vendor.key_variables
+    ]
     ((kind, row),) = rows
     name = row.provider or kind
     assert await found(**{variable: "k"}) == DetectedProvider(name, "", f"{variable} is set")

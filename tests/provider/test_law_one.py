@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from doubles import gemini_rules, messages_rules, ollama_rules
+from doubles import gemini_rules, messages_rules, ollama_rules, responses_rules
 from doubles.ollama_server import shown
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
@@ -29,6 +29,7 @@ from yarrow.provider.llamacpp.adapter import LlamaCppProvider
 from yarrow.provider.messages.adapter import MessagesProvider
 from yarrow.provider.ollama.adapter import OllamaProvider
 from yarrow.provider.openai.adapter import OpenAiProvider
+from yarrow.provider.responses.adapter import ResponsesProvider
 
 Body = dict[str, Any]
 HERE = "here"
@@ -124,6 +125,14 @@ def _of_messages(body: Body, model: str) -> list[str]:
     return found + ([f"thinking.type: {kind} is not supported"] if kind in refused.get(model, []) else [])
 
 
+def _of_responses(body: Body, _: str) -> list[str]:
+    return responses_rules.violations(body)
+
+
+def _of_openai_responses(body: Body, _: str) -> list[str]:
+    return responses_rules.violations(body, is_vendor=True)
+
+
 def _of_ollama(body: Body, _: str) -> list[str]:
     return ollama_rules.violations(body)
 
@@ -135,6 +144,10 @@ FORMATS = {
     "llamacpp": Format(LlamaCppProvider, _of_chat, ("m",)),
     "messages": Format(
         MessagesProvider, _of_messages, ("m", "claude-sonnet-4-5", "claude-opus-4-6", "claude-fable-5-1", "claude-3-5")
+    ),
+    "responses": Format(ResponsesProvider, _of_responses, ("m", "gpt-5.1"), said="input"),
+    "responses-hosted": Format(
+        ResponsesProvider, _of_openai_responses, ("gpt-5.1", "o3", "gpt-4.1"), said="input", url=""
     ),
     "ollama": Format(
         OllamaProvider,
@@ -192,6 +205,11 @@ OPAQUE = [
     *('{"thoughtSignature":"c2ln","length":1}', '{"thoughtSignature":"c2ln","length":-3}', '{"id":5}'),
     *('{"thoughtSignature":"c2ln","thought":"t"}', '{"thoughtSignature":"c"}'),
     '{"thoughtSignature":"c2ln","length":9}',
+    *('{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"ZW5j"}', '{"type":"reasoning","id":"rs_2"}'),
+    *('{"type":"reasoning","id":"a.b","encrypted_content":"ZW5j","status":null}', '{"type":"message","id":"msg_1"}'),
+    *('{"type":"reasoning","content":[{"type":"reasoning_text","text":"t"}]}', '{"type":"message","id":5,"phase":"x"}'),
+    *('{"type":"reasoning","id":"rs_3","summary":[5],"encrypted_content":" "}', '{"id":"fc_1"}', '{"id":"fc_\u0000"}'),
+    '{"type":"message","id":"msg_2","phase":"commentary"}',
 ]
 opaques = st.sampled_from(OPAQUE)
 MEDIA = ["image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml", "IMAGE/PNG", "text/html", ""]
@@ -412,6 +430,15 @@ UNKNOWN = [
     ("messages", "messages.1.content.1", "Extra inputs"),
     ("messages", "messages.2.content.0", "Extra inputs"),
     ("messages", "tools.0", "Extra inputs"),
+    ("responses", "", "Unknown parameter"),
+    ("responses", "reasoning", "Unknown parameter"),
+    ("responses", "input.0", "Unknown parameter"),
+    ("responses", "input.0.content.0", "Unknown parameter"),
+    ("responses", "input.0.content.1", "Unknown parameter"),
+    ("responses", "input.1", "Unknown parameter"),
+    ("responses", "input.2", "Unknown parameter"),
+    ("responses", "input.3", "Unknown parameter"),
+    ("responses", "tools.0", "Unknown parameter"),
     ("gemini", "", "Cannot find field"),
     ("gemini", "generationConfig", "Cannot find field"),
     ("gemini", "contents.0", "Cannot find field"),

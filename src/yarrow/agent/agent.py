@@ -334,6 +334,7 @@ class Agent:
             emitter.use_keys(keys)
 
         return LoopPorts(
+            session_id=self.session.header.id,
             # A fallback may bring the first key.
             emit=self._writer.bus.publish if resources.keys.is_empty and not resources.fallbacks else emitter,
             use_keys=use_keys,

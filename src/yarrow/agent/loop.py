@@ -92,6 +92,7 @@ class Loop:
             thinking=settings.thinking,
             max_tokens=settings.max_tokens,
             temperature=settings.temperature,
+            session_id=self._ports.session_id,
         )
         return await self._ports.hook_runner.request(request, self._ports.timestamp())
 

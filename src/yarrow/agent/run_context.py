@@ -148,6 +148,7 @@ class Deliver(Protocol):
 class LoopPorts(Struct, frozen=True):
     """The callables of a run. `emit` may drop events; `record` returns when the message is on disk."""
 
+    session_id: str
     emit: Callable[[Body], None]
     record: Callable[[Message], Awaitable[None]]
     """Raises `StorageError`."""

@@ -61,6 +61,20 @@ ADAPTERS: dict[str, Adapter] = {
         ),
         url_variable="OPENAI_BASE_URL",
     ),
+    "responses": Adapter(
+        "yarrow.provider.responses.adapter",
+        provider="openai-responses",
+        vendor=Vendor(
+            "OpenAI (reasoning models)",
+            "https://api.openai.com/v1",
+            "OPENAI_API_KEY",
+            key_headers=("authorization", "api-key"),
+            telemetry_name="openai",
+            rank=3,
+        ),
+        url_variable="OPENAI_BASE_URL",
+        is_detectable=False,  # its key is that of `openai`
+    ),
     "messages": Adapter(
         "yarrow.provider.messages.adapter",
         provider="anthropic",
@@ -78,7 +92,7 @@ ADAPTERS: dict[str, Adapter] = {
             key_headers=("x-goog-api-key",),
             telemetry_name="gcp.gemini",
             extra="gemini",
-            rank=3,
+            rank=4,
         ),
     ),
     "local": Adapter("yarrow.provider.local.adapter", is_server=False),

@@ -48,7 +48,7 @@ class ProviderSettings(Struct, frozen=True, rename="camel", forbid_unknown_field
     type: ProviderType | None = None
     """Adapter; optional if the provider's id is that of a built-in provider."""
     base_url: str = ""
-    """http:// or https:// URL. For `openai`, its query (`?api-version=...`) is added to each request."""
+    """http:// or https:// URL. With OpenAI's formats, its query (`?api-version=...`) is added to each request."""
     api_key_env: str = ""
     """Name of the environment variable with the API key."""
     api_key_command: str = ""

@@ -41,6 +41,8 @@ class CompletionRequest(Struct, frozen=True, rename="camel"):
 
     A backend whose signatures cover all preceding messages rejects its signatures in these.
     """
+    session_id: str = ""
+    """Id of the session, by which a backend may find its cache of the conversation; empty for a request of its own."""
     purpose: RequestPurpose = "turn"
     """Never sent to a backend. Changes are ignored."""
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from yarrow.config.provider_adapters import VENDORS, get_provider_id
+from yarrow.config.provider_adapters import ADAPTERS, VENDORS, get_provider_id
 from yarrow.config.settings import Settings
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.addresses import parse_ollama_root
@@ -21,7 +21,7 @@ from yarrow.provider.local.model_files import (
 )
 from yarrow.provider.model_list import parse_models
 
-*_VARIABLES, _LAST_VARIABLE = (f"{vendor.variable}=..." for vendor in VENDORS.values())
+*_VARIABLES, _LAST_VARIABLE = dict.fromkeys(f"{vendor.variable}=..." for vendor in VENDORS.values())
 SETUP_INSTRUCTIONS = f"""\
 no model backend was found. Set one up:
   Ollama:           run `ollama serve` and `ollama pull qwen3`
@@ -70,7 +70,7 @@ async def detect(
     if llamacpp:
         return DetectedProvider("llamacpp", "", f"a llama.cpp server answers at {llamacpp}")
     for kind in VENDORS:
-        if variable := find_server_variable(environment, kind):
+        if ADAPTERS[kind].is_detectable and (variable := find_server_variable(environment, kind)):
             return DetectedProvider(get_provider_id(kind), "", f"{variable} is set")
     if local := _find_local_model(environment):
         return DetectedProvider("local", local, "no server or key found, but a local model is installed")

@@ -14,6 +14,8 @@ MAX_HISTORIES = 8
 MIN_MESSAGES = 16
 """Messages from which a history is cached: a shorter one is encoded as quickly as it is found."""
 _ANSWER_ROLES = ("assistant", "model")
+_ANSWER_TYPES = ("reasoning", "function_call")
+"""Types of the items of an answer that have no role."""
 
 
 class SegmentPlace(Struct, frozen=True):
@@ -100,12 +102,16 @@ def _extend(encoded: _Encoded, messages: tuple[Message, ...]) -> list[Body] | No
     bodies = encoder.encode(messages[begin:end], SegmentPlace(is_first=not begin, is_last=False))
     after = SegmentPlace(is_first=False, is_last=True)
     answer = encoder.copy().encode(messages[end : end + 1], after)
-    if not bodies or bodies[-1]["role"] in _ANSWER_ROLES or not answer or answer[0]["role"] not in _ANSWER_ROLES:
+    if not bodies or _is_of_answer(bodies[-1]) or not answer or not _is_of_answer(answer[0]):
         return None
     rest = encoder.copy().encode(messages[end:], after)
     encoded.encoder, encoded.messages = encoder, messages[: end + 1]
     encoded.bodies += bodies
     return rest
+
+
+def _is_of_answer(body: Body) -> bool:
+    return body.get("role") in _ANSWER_ROLES or body.get("type") in _ANSWER_TYPES
 
 
 def _find_closed_answer(messages: Sequence[Message]) -> int:

@@ -49,7 +49,8 @@ _QUOTA = "|".join(
 _CONTENT = "|".join(
     (
         r"content_filter|responsibleaipolicyviolation|content management policy",  # Azure
-        r"content_policy_violation|violates? (our|the) (usage|content) polic(y|ies)",  # OpenAI
+        r"content_policy_violation|violat(es?|ing) (our|the) (usage|content) polic(y|ies)",  # OpenAI
+        r"code=(invalid_prompt|\w+_policy(_violation)?)\b",  # OpenAI's Responses API
         r"data_?inspection_?failed|inappropriate content",  # DashScope
         r"content exists risk|considered high risk",  # DeepSeek, Moonshot
         r"code=(1301|1026)\b",  # z.ai, MiniMax

@@ -2,7 +2,7 @@
 
 import re
 from binascii import Error, a2b_base64
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Literal
 
@@ -167,6 +167,15 @@ class ChatHistoryEncoder:
         return ChatHistoryEncoder(self._target, self._encode_repaired, self._ids.copy())
 
 
+def arrange_items(history: Sequence[Message], place: SegmentPlace, *, images_in_results: bool) -> Sequence[Message]:
+    """Return a repaired segment for a format in which answers are separate items, and texts of the user are joined.
+
+    Images of results follow the results, unless `images_in_results` is set.
+    """
+    messages = history if images_in_results else _move_images(history)
+    return _add_ends(list(_merge_neighbours(messages, (Role.USER,))), place)
+
+
 def _keep_sendable(message: Message, target: Target) -> Message | None:
     """Return the sendable part of a message considered alone; None if there is none."""
     # A truncated answer stays until its calls are paired, so that their results are dropped with it.
@@ -302,11 +311,13 @@ def _move_images(messages: Iterable[Message]) -> Iterator[Message]:
         yield _user_message(moved)
 
 
-def _merge_neighbours(messages: Iterable[Message]) -> Iterator[Message]:
+def _merge_neighbours(
+    messages: Iterable[Message], roles: Collection[Role] = (Role.USER, Role.ASSISTANT)
+) -> Iterator[Message]:
     """Join neighbours of one role: some chat templates require user and assistant to alternate."""
     held: Message | None = None
     for message in messages:
-        if held is not None and held.role is message.role and message.role is not Role.TOOL and not held.tool_calls:
+        if held is not None and held.role is message.role and message.role in roles and not held.tool_calls:
             apart = (Text("\n\n"),) if message.role is Role.ASSISTANT and message.text else ()
             held = _with_content(held, (*held.content, *apart, *message.content))
             continue

@@ -90,6 +90,15 @@ _REASONING_PREFIXES = ("o1", "o3", "o4", "gpt-5", "gpt-6")
 """Prefixes of the vendor's models that reason; they refuse a temperature."""
 
 
+_PLAIN_PREFIXES = ("gpt-3", "gpt-4", "chatgpt-")
+"""Prefixes of the vendor's models that do not reason, and refuse the fields about it."""
+
+
+def is_plain_model(model: str) -> bool:
+    """Return whether a model of the vendor certainly does not reason; an unknown one may."""
+    return model.startswith(_PLAIN_PREFIXES)
+
+
 def is_reasoning_model(model: str) -> bool:
     """Return whether a model of the vendor reasons, as far as its name says."""
     return model.startswith(_REASONING_PREFIXES)

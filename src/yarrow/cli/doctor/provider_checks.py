@@ -13,17 +13,22 @@ from yarrow.cli.doctor.provider_probe import (
     run_probe,
 )
 from yarrow.cli.doctor.report import Check, CheckContext, CheckStatus, ok, warn
+from yarrow.config.provider_adapters import get_provider_id
 from yarrow.config.secret_mask import mask_secrets
 from yarrow.errors import Code, ProviderError, YarrowError
 from yarrow.policy.secret_names import is_secret_variable
+from yarrow.provider.addresses import CHAT_PATH, RESPONSES_PATH, is_vendor_url, parse_openai_address
 from yarrow.provider.base import ModelEntry, ProviderInfo
 from yarrow.provider.detection import detect
+from yarrow.provider.openai_server import is_reasoning_model
 
 SECTION = "providers"
 MIN_CONTEXT_WINDOW = 8192
 """Minimum tokens; in a smaller window the tools and a file or two leave no room for work."""
 MAX_SHOWN_MODELS = 3
 """Maximum models named as a choice; --list-models lists all."""
+_CALL_PATHS = {"openai": CHAT_PATH, "responses": RESPONSES_PATH}
+"""Paths of model calls, by type of the adapter."""
 _REPORTED_CODES = (Code.AUTH, Code.QUOTA)
 """Errors reported even for a provider that is not configured, since it exists and could be used."""
 
@@ -116,10 +121,8 @@ def _report_failure(probe: ProviderProbe, error: YarrowError, reason: str) -> Ch
 
 def _format_address(probe: ProviderProbe) -> str:
     url = probe.base_url
-    if probe.type == "openai" and url:
-        from yarrow.provider.addresses import parse_openai_address
-
-        url = parse_openai_address(url).call_url
+    if probe.type in _CALL_PATHS and url:
+        url = parse_openai_address(url, _CALL_PATHS[probe.type]).call_url
     return f"{mask_secrets(('providers', probe.name, 'baseUrl'), url)}: " if url else ""
 
 
@@ -166,7 +169,16 @@ def _check_model(probe: ProviderProbe, result: ProbeResult, reason: str) -> list
         model = warn(SECTION, "selected", seen=f"{seen}, no tool support", todo="choose a model that supports tools")
     else:
         model = ok(SECTION, "selected", f"{seen}, supports tools")
-    return [model, *_check_window(probe, info, entry)]
+    return [model, *check_reasoning(probe, info.model), *_check_window(probe, info, entry)]
+
+
+def check_reasoning(probe: ProviderProbe, model: str) -> list[Check]:
+    """Recommend the Responses API for a reasoning model of OpenAI with chat completions, which lose its reasoning."""
+    if probe.type != "openai" or not is_vendor_url(probe.base_url, "openai") or not is_reasoning_model(model):
+        return []
+    seen = f"{model} reasons again after each tool call: chat completions do not take reasoning back"
+    todo = f"use -m {get_provider_id('responses')}/{model}"
+    return [warn(SECTION, "reasoning", seen=seen, todo=todo)]
 
 
 def _format_choices(models: Sequence[ModelEntry]) -> str:

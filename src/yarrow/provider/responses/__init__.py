@@ -1,0 +1,1 @@
+"""Adapter for OpenAI's Responses API and all servers with it."""
