@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -164,21 +165,41 @@ async def test_the_user_sees_what_session_and_always_allow() -> None:
     )
     assert format_question(request) == (
         "yarrow: Write /etc/x?\n    + a\n  /etc/x is outside the workspace\n"
-        f"  session and always allow writing in /etc\n{CHOICES}"
+        "  session: allows writing files directly in /etc until Yarrow ends\n"
+        f"  always: allows the same from now on\n{CHOICES}"
     )
-    assert format_always_label(request) == "Always allow writing in /etc"
-    assert format_session_label(request) == "Yes, and writing in /etc for this session"
+    assert format_always_label(request) == "Always allow writing files directly in /etc"
+    assert format_session_label(request) == "Yes, and writing files directly in /etc for this session"
     assert format_facts(request, "/p") == "/etc/x is outside the workspace"
     request.rule_json = '{"tool":"write","subject":"/a\\u202e\\nb"}'
-    assert format_always_label(request) == "Always allow writing in /a<U+202E> b"
+    assert format_always_label(request) == "Always allow writing files directly in /a<U+202E> b"
     for broken in ("", "[", '{"subject":3}'):
         request.rule_json = broken
-        assert format_always_label(request) == "Always allow writing in this directory"
+        assert format_always_label(request) == "Always allow writing files directly in this directory"
     other = pb.PermissionRequest(tool="deploy", rule_json='{"tool":"deploy","subject":"{}"}')
     assert (format_always_label(other), format_session_label(other)) == (
         "Always allow this call here",
         "Yes, this call for this session",
     )
+
+
+async def test_every_path_of_a_question_begins_with_the_same_home() -> None:
+    home = str(Path.home())
+    request = pb.PermissionRequest(
+        tool="write",
+        arguments_json=json.dumps({"path": f"{home}/sub/x", "content": "a"}),
+        reason=f"{home}/sub/x is outside the workspace; creates the directory sub",
+        rule_json=json.dumps({"tool": "write", "subject": f"{home}/sub", "cwd": "/p"}),
+    )
+    assert format_question(request) == (
+        "yarrow: Write ~/sub/x?\n    + a\n  ~/sub/x is outside the workspace; creates the directory sub\n"
+        "  session: allows writing files directly in ~/sub until Yarrow ends\n"
+        f"  always: allows the same from now on\n{CHOICES}"
+    )
+    request = pb.PermissionRequest(
+        tool="ls", arguments_json=json.dumps({"path": home}), reason=f"{home} is outside the workspace"
+    )
+    assert format_question(request).startswith("yarrow: List ~?\n  ~ is outside the workspace\n")
 
 
 @given(st.lists(st.sampled_from(["ls", "\x1b[2K", "\x1b[0m", "\r", "\u202e", "\u200b", "\u200d", "\x08", "\n", " "])))

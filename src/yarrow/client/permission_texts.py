@@ -16,9 +16,9 @@ MAX_SUMMARY_CHARACTERS = 200
 """Maximum characters of a call in the line that records its answer; the rest is truncated."""
 _VERBS = {"edit": "Edit", "write": "Write", "read": "Read", "ls": "List", "grep": "Search", "find": "Search"}
 _SCOPES = {
-    "edit": "edits in",
-    "write": "writing in",
-    "read": "reading in",
+    "edit": "editing files directly in",
+    "write": "writing files directly in",
+    "read": "reading files directly in",
     "ls": "listing",
     "grep": "searching",
     "find": "searching",
@@ -31,6 +31,8 @@ _ALLOWED = {
 }
 _REASONS_IN_TITLE = ("it runs without a sandbox", "it would run outside the sandbox")
 """Reasons that the question already states."""
+_OUTSIDE = " is outside the workspace"
+"""Part of a reason that follows a path."""
 MAX_REASON_CHARACTERS = 200
 """Maximum characters shown of the agent's own reason; the rest is truncated."""
 _DENIED = {
@@ -91,7 +93,7 @@ def format_question_title(request: pb.PermissionRequest) -> str:
     if request.tool == "bash" and _text(arguments, "command"):
         return "Run this command?" if request.contained else "Run this command outside the sandbox?"
     if request.tool in _VERBS and (path := _text(arguments, "path")):
-        return reveal(f"{_VERBS[request.tool]} {' '.join(path.split())}?")
+        return reveal(f"{_VERBS[request.tool]} {shorten_path(' '.join(path.split()))}?")
     return reveal(f"Run the tool {' '.join(request.tool.split())}?")
 
 
@@ -138,7 +140,9 @@ def format_facts(request: pb.PermissionRequest, cwd: str) -> str:
         place = str(Path(cwd) / _text(arguments, "cwd"))
     is_named = request.tool in _VERBS and Path(_text(arguments, "path")).is_absolute()
     where = f"in {shorten_path(os.path.normpath(place))}" if place and not is_named else ""
-    why = "" if request.reason in _REASONS_IN_TITLE else request.reason
+    path, outside, rest = request.reason.partition(_OUTSIDE)
+    why = f"{shorten_path(path)}{outside}{rest}" if outside else request.reason
+    why = "" if why in _REASONS_IN_TITLE else why
     return reveal(" · ".join(" ".join(part.split()) for part in (where, why) if part))
 
 
@@ -183,7 +187,7 @@ def summarize_call(request: pb.PermissionRequest) -> str:
     """Return a summary of a call on one line."""
     arguments = _parse_arguments(request)
     telling = _text(arguments, "command") if request.tool == "bash" else ""
-    telling = telling or f"{request.tool} {_text(arguments, 'path') or request.arguments_json}"
+    telling = telling or f"{request.tool} {shorten_path(_text(arguments, 'path')) or request.arguments_json}"
     line = reveal(" ".join(telling[: 8 * MAX_SUMMARY_CHARACTERS].split()))
     return line if len(line) <= MAX_SUMMARY_CHARACTERS else f"{line[: MAX_SUMMARY_CHARACTERS - 1]}…"
 
