@@ -325,6 +325,17 @@ async def test_case_RM_12_a_command_has_fields_for_programs(world: World, told: 
     assert (name["text"], "result" in name) == ("Named this session shop", False)
 
 
+async def test_a_torn_record_costs_only_itself(world: World, told: str) -> None:
+    path = file_of(world, told)
+    first, *rest = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first + rest[0][:70] + b"".join(rest).replace(b"\n", b"\0", 1))
+    shown = await world.run("-c", "/show")
+    assert shown.out.startswith("[0] user\n    what is here?\n")
+    assert "[3] assistant\n    Nothing." in shown.out
+    assert (await world.run("-c", "go on")).code == 0
+    assert texts(path)[:1] + texts(path)[-2:-1] == ["what is here?", "go on"]
+
+
 async def test_commands_without_a_session(world: World, told: str) -> None:
     assert told[-8:] in (await world.run("/tree")).out
     header, answer = (await world.run("--json", "/tree all")).lines

@@ -172,9 +172,7 @@ def test_an_unknown_optional_value_loses_only_its_field() -> None:
         (b"\0" * 700 + b"\n", "contains NUL bytes"),
         (b"\0" * 700, "contains NUL bytes"),
         (MESSAGE % b"a\0b", "contains NUL bytes"),
-        (encode_line(message("1"))[:-1] + encode_line(message("2")), "contains two records"),
-        (encode_line(message("1"))[:50] + encode_line(message("2")), "contains two records"),
-        (MESSAGE % b"1" + MESSAGE % b"2", "contains two records"),
+        (encode_line(message("1"))[:50] + encode_line(message("2"))[:60] + b"\n", "contains several damaged records"),
         (encode_line(message("1")).replace(b'"user"', b'"tool"'), "does not match its checksum"),
         (b"hello\n", "is not complete JSON"),
         (b'["kind"]\n', "is not a JSON object"),
@@ -191,6 +189,52 @@ def test_bad_lines(data: bytes, reason: str) -> None:
     assert isinstance(bad.value, BadLine)
     assert reason in bad.value.reason
     assert (bad.number, bad.sealed) == (2, False)
+
+
+UNSEALED = MESSAGE % b"unsealed"
+WHOLE = [encode_line(message("one"))[:-1], encode_line(message('{"kind":"message"} \0 é'))[:-1], UNSEALED]
+
+
+def kept(data: bytes) -> list[bytes]:
+    return [line.raw.strip() for line in read(data) if not isinstance(line.value, BadLine)]
+
+
+@pytest.mark.parametrize("first", WHOLE)
+@pytest.mark.parametrize("second", WHOLE)
+@pytest.mark.parametrize("gap", [b"", b"\0", b"\0" * 700, b" ", b"\r"])
+def test_a_torn_record_costs_no_record_that_follows_on_its_line(first: bytes, second: bytes, gap: bytes) -> None:
+    """Whatever byte the first record ends at; the lines around it are read as ever."""
+    around = encode_line(message("around"))
+    for cut in range(len(first) + 1):
+        torn = first[:cut]
+        data = around + torn + gap + second + b"\n" + around
+        expected = [second] if cut < len(first) else [first, second]
+        assert kept(data) == [around[:-1], *expected, around[:-1]], torn
+        damage = [line.value for line in read(data) if isinstance(line.value, BadLine)]
+        lost = (torn if cut < len(first) else b"") + gap
+        assert len(damage) == bool(lost.strip(b" \r")), torn
+        assert all(isinstance(one, BadLine) and one.partly for one in damage)
+        for line in read(data):
+            assert data[line.offset :][: len(line.raw)] == line.raw
+
+
+@pytest.mark.parametrize("second", WHOLE)
+def test_a_record_before_a_torn_one_is_kept(second: bytes) -> None:
+    first = WHOLE[0]
+    for cut in range(len(second)):
+        assert kept(first + second[:cut] + b"\n") == [first]
+        assert kept(first + b"\0" * 9 + second[:cut]) == [first]
+
+
+def test_a_record_whose_checksum_is_wrong_is_never_recovered() -> None:
+    changed = WHOLE[0].replace(b'"one"', b'"two"')
+    for data in (b"\0" + changed, changed + WHOLE[1], WHOLE[1] + changed, WHOLE[1][:40] + changed):
+        assert changed not in kept(data)
+
+
+def test_a_line_of_many_starts_and_checksums_is_read_in_linear_time() -> None:
+    for piece in (b'{"kind":"', b',"crc32":"00000000"}', b'{"kind":"x","crc32":"00000000"}'):
+        assert kept(piece * (4_000_000 // len(piece)) + WHOLE[0]) == [WHOLE[0]]
 
 
 @pytest.mark.parametrize("strange", [b"narrator", b"user"])

@@ -10,7 +10,7 @@ from yarrow.errors import Code, NotFound, StorageError
 from yarrow.message import Message
 from yarrow.session.line import UnknownRecord, encode_line
 from yarrow.session.record import Change, Compaction, Header
-from yarrow.session.session_file_reader import MAX_DESCRIBED_PROBLEMS, load_session
+from yarrow.session.session_file_reader import MAX_DESCRIBED_PROBLEMS, find_last_name, load_session
 
 COMPACTION = Compaction(
     timestamp=NOW, summary="s", first_kept_message_id="", tokens_before=9, tokens_after=1, reason="auto"
@@ -108,6 +108,22 @@ def test_raw_lines_keep_fields_that_values_omit(tmp_path: Path) -> None:
         "Line 4 of the session is not complete JSON and was skipped.",
         "2 lines of the session without a checksum: damage there cannot be detected.",
     )
+
+
+def test_whole_records_of_a_damaged_line_are_loaded(tmp_path: Path) -> None:
+    torn, whole = encode_line(message("torn"))[:60], encode_line(message("whole"))[:-1]
+    name = encode_line(Change(timestamp=NOW, name="kept"))
+    lines = torn + whole + name + b"\0" * 512 + whole + b"\n" + whole + name
+    path = write_session(tmp_path / "s1.jsonl", header(), tail=lines)
+    loaded = load_session(path)
+    assert texts(path) == ["whole"] * 3
+    assert list(loaded.read_raw_lines()) == [whole, name[:-1], whole, whole, name[:-1]]
+    assert loaded.report.skipped_count == 2
+    assert loaded.report.warnings() == (
+        "Line 2 of the session contains a damaged record; its whole records were kept.",
+        "Line 3 of the session contains NUL bytes, probably after a system crash; its whole records were kept.",
+    )
+    assert find_last_name(path) == "kept"
 
 
 def test_many_invalid_lines_are_counted(tmp_path: Path) -> None:

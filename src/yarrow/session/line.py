@@ -114,13 +114,18 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class BadLine(Struct, frozen=True):
-    """A line without a trustworthy record; `reason` continues a sentence that starts with "the line"."""
+    """A line, or a part of one, without a trustworthy record.
+
+    `reason` continues a sentence that starts with "the line".
+    """
 
     reason: str
+    partly: bool = False
+    """True if other parts of the line are whole records."""
 
 
 class SessionLine(Struct, frozen=True, gc=False):
-    """One line that is not blank.
+    """One line that is not blank, or one record of a damaged line.
 
     `number` counts from 1. `raw` is the line without line ending and byte order mark, at `offset` in the stream.
     `sealed` is True if it has a correct checksum.
@@ -159,6 +164,8 @@ def read_lines(stream: BinaryIO) -> Iterator[SessionLine]:
     r"""Yield the lines of a session from the stream's current position, which counts as offset 0.
 
     Only `\n` ends a line; a preceding `\r` and blank lines are ignored. Holds one line in memory.
+
+    A damaged line yields its whole records, then the damage, if it is more than a missing line ending.
     """
     number = offset = 0
     while block := stream.readline(MAX_LINE_BYTES + 1):
@@ -174,7 +181,24 @@ def read_lines(stream: BinaryIO) -> Iterator[SessionLine]:
         raw = block.rstrip(b"\r\n")
         if raw and not raw.isspace():
             value, sealed = _decode_line(raw, ended=block.endswith(b"\n"))
-            yield SessionLine(number, start, raw, value, sealed)
+            line = SessionLine(number, start, raw, value, sealed)
+            yield from _recover(line, value) if isinstance(value, BadLine) else (line,)
+
+
+def _recover(line: SessionLine, damage: BadLine) -> Iterator[SessionLine]:
+    # Imported here because a healthy session never needs it.
+    from yarrow.session.damaged_line import recover_records
+
+    found = recover_records(line.raw)
+    for one in found.records:
+        piece = line.raw[one.start : one.end]
+        value, sealed = _decode_line(piece, ended=True)
+        yield SessionLine(line.number, line.offset + one.start, piece, value, sealed)
+    if not found.records:
+        yield line
+    elif found.rest:
+        reason = damage.reason if b"\0" in found.rest else "contains a damaged record"
+        yield SessionLine(line.number, line.offset, line.raw, BadLine(reason, partly=True), sealed=False)
 
 
 def _has_seal(raw: bytes) -> bool:
@@ -210,5 +234,5 @@ def _describe_damage(raw: bytes, otherwise: str, *, ended: bool) -> str:
     if b"\0" in raw:
         return "contains NUL bytes, probably after a system crash"
     if raw.find(b'{"kind":"', 1) > 0:
-        return "contains two records"
+        return "contains several damaged records"
     return otherwise if ended else "is truncated"

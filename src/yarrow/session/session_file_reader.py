@@ -46,6 +46,13 @@ class SkippedLine(Struct, frozen=True):
 
     line_number: int
     reason: str
+    partly: bool = False
+    """True if whole records of the line were used."""
+
+    def describe(self) -> str:
+        """Return the problem as a sentence."""
+        outcome = "; its whole records were kept" if self.partly else " and was skipped"
+        return f"Line {self.line_number} of the session {self.reason}{outcome}."
 
 
 class LoadReport(Struct, frozen=True):
@@ -64,7 +71,7 @@ class LoadReport(Struct, frozen=True):
 
     def warnings(self) -> tuple[str, ...]:
         """Return warnings for the user, as sentences; empty if there were no problems."""
-        sentences = [f"Line {line.line_number} of the session {line.reason} and was skipped." for line in self.skipped]
+        sentences = [line.describe() for line in self.skipped]
         if rest := self.skipped_count - len(self.skipped):
             sentences.append(f"{rest} more lines of the session were skipped.")
         if self.unsealed:
@@ -124,7 +131,7 @@ def _read_session(path: Path, stream: BinaryIO) -> StoredSession:
         if isinstance(value, BadLine):
             skipped_count += 1
             if skipped_count <= MAX_DESCRIBED_PROBLEMS:
-                skipped.append(SkippedLine(line.number, value.reason))
+                skipped.append(SkippedLine(line.number, value.reason, value.partly))
             continue
         unsealed += not line.sealed
         if header is None and isinstance(value, Header):
@@ -266,8 +273,8 @@ def find_last_name(path: Path) -> str | None:
             return None
         with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
             end = len(data)
-            while (start := data.rfind(b'\n{"kind":"change"', 0, end)) >= 0:
-                data.seek(start + 1)
+            while (start := data.rfind(b'{"kind":"change"', 0, end)) >= 0:
+                data.seek(start)
                 for record in _read_good_records(io.BytesIO(data.readline())):
                     if isinstance(record, Change) and record.name is not UNSET:
                         return record.name
