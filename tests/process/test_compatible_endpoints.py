@@ -106,13 +106,14 @@ async def endpoint(case: dict[str, Any]) -> AsyncGenerator[tuple[ChatServer, Pro
     async with DOUBLES[kind](key=KEY) as server:
         gets = {path.removeprefix("GET "): page(told) for path, told in case["responses"].items() if "GET" in path}
         server.pages = gets
+        if isinstance(server, OllamaServer):
+            server.models = dict.fromkeys(case["expected_models"], case["responses"]["POST /api/show"])
         yield server, kind
 
 
-def expected(case: dict[str, Any], kind: ProviderType) -> list[tuple[str, int]]:
-    """Names and windows; of Ollama's models the window is asked for one by one, when one is used."""
-    windows = {} if kind == "ollama" else case["expected_context_window"]
-    return [(name, windows.get(name, 0)) for name in case["expected_models"]]
+def expected(case: dict[str, Any]) -> list[tuple[str, int]]:
+    """Names and windows."""
+    return [(name, case["expected_context_window"].get(name, 0)) for name in case["expected_models"]]
 
 
 @pytest.mark.parametrize("case", LISTS, ids=lambda case: case["name"])
@@ -126,7 +127,7 @@ async def test_the_models_of_an_endpoint(case: dict[str, Any]) -> None:
             listed = await AgentServiceStub(channel).ListModels(pb.ListModelsRequest(provider="there"))
         await servicer.close()
     assert listed.provider == "there"
-    assert [(model.name, model.context_window) for model in listed.models] == expected(case, kind)
+    assert [(model.name, model.context_window) for model in listed.models] == expected(case)
 
 
 ONE_OF_EACH = {case["provider"]: case for case in LISTS}.values()
@@ -139,9 +140,9 @@ async def test_the_models_on_the_command_line(case: dict[str, Any], world: World
         env = {"K": KEY}
         plain = await world.run("--list-models", "--provider", "there", env=env)
         lines = await world.run("--list-models", "--provider", "there", "--json", env=env)
-    names = [name for name, _ in expected(case, kind)]
+    names = [name for name, _ in expected(case)]
     assert (plain.code, plain.out.splitlines()) == (0, names), plain.err
-    told = [{"name": name, "contextWindow": window, "provider": "there"} for name, window in expected(case, kind)]
+    told = [{"name": name, "contextWindow": window, "provider": "there"} for name, window in expected(case)]
     assert (lines.code, lines.lines) == (0, told), lines.err
 
 

@@ -30,7 +30,7 @@ from yarrow.provider.base import (
 )
 from yarrow.provider.history_repair import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient, HttpRequest, HttpResponse
-from yarrow.provider.ollama.adapter import OllamaProvider
+from yarrow.provider.ollama.adapter import MAX_LISTED_WINDOWS, OllamaProvider
 from yarrow.provider.ollama.capabilities import FIELD_MARK
 
 WIRE = Path(__file__).parents[2] / "fixtures/wire"
@@ -58,10 +58,40 @@ async def test_model_lists_and_windows(case: dict[str, Any]) -> None:
         server.models = {name: responses["POST /api/show"]}
         provider = provider_for(server.root, "")
         assert isinstance(provider, ListsModels)
-        assert await provider.list_models() == [ModelEntry(name)]
+        assert await provider.list_models() == [ModelEntry(name, case["expected_context_window"][name])]
         info = await provider.info()
         assert (info.name, info.model) == ("ollama", name)
         assert info.context_window == case["expected_context_window"][name]
+        await provider.close()
+
+
+async def test_the_window_of_each_listed_model() -> None:
+    async with OllamaServer() as server:
+        names = ["loaded", "named", "other", "removed", *(f"more{number}" for number in range(MAX_LISTED_WINDOWS))]
+        running = [{"name": "loaded", "context_length": 16384}]
+        server.pages = {
+            "/api/tags": page({"models": [{"name": name} for name in names]}),
+            "/api/ps": page({"models": running}),
+        }
+        server.models = dict.fromkeys(names, shown()) | {"named": shown(parameters="num_ctx 8192")}
+        del server.models["removed"]
+        provider = provider_for(server.root, "")
+        assert isinstance(provider, ListsModels)
+        listed = await provider.list_models()
+        await provider.close()
+    assert [entry.name for entry in listed] == names
+    assert [entry.context_window for entry in listed[:5]] == [16384, 8192, 4096, 0, 4096]
+    assert [entry.context_window for entry in listed[MAX_LISTED_WINDOWS:]] == [0] * 4
+    asked = [received.path for received in server.received]
+    assert (asked.count("/api/ps"), asked.count("/api/show")) == (1, MAX_LISTED_WINDOWS)
+
+
+async def test_an_old_server_lists_its_models_with_the_default_window() -> None:
+    async with OllamaServer(old=True) as server:
+        server.pages.pop("/api/ps")
+        provider = provider_for(server.root, "")
+        assert isinstance(provider, ListsModels)
+        assert await provider.list_models() == [ModelEntry("m", 4096)]
         await provider.close()
 
 
@@ -137,7 +167,7 @@ async def test_the_first_model_that_can_chat_is_used() -> None:
         server.pages["/api/tags"] = page({"models": [embedding, {"name": "m", "capabilities": ["completion"]}]})
         provider = provider_for(server.root, "")
         assert (await provider.info()).model == "m"
-        assert await provider.list_models() == [ModelEntry("e"), ModelEntry("m")]
+        assert await provider.list_models() == [ModelEntry("e"), ModelEntry("m", 4096)]
         server.pages["/api/tags"] = page({"models": None})
         with pytest.raises(ProviderError, match="ollama pull") as caught:
             await provider.info()

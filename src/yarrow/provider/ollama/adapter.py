@@ -1,5 +1,6 @@
 """Adapter for Ollama."""
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -43,6 +44,11 @@ from yarrow.provider.request_body import Body
 from yarrow.provider.text_calls.policy import make_policy
 from yarrow.provider.text_calls.reader import extract_text_calls
 from yarrow.provider.transport import Endpoint, Transport, make_bearer_header, make_timeouts
+
+MAX_QUESTIONS = 8
+"""Maximum simultaneous questions about the models of a list."""
+MAX_LISTED_WINDOWS = 200
+"""Maximum models of a list whose window is asked for; the others are listed without one."""
 
 
 class OllamaProvider:
@@ -111,11 +117,21 @@ class OllamaProvider:
                 return
 
     async def list_models(self) -> list[ModelEntry]:
-        """Return the pulled models; the size of their context is only known once they are loaded."""
+        """Return the pulled models, with the window that a request to each would have."""
         try:
-            return [ModelEntry(entry.name) for entry in parse_models(await self._transport.ask("api/tags"))]
+            names = [entry.name for entry in parse_models(await self._transport.ask("api/tags"))]
+            running = await self._ask_or_none("api/ps")
         except ProviderError as error:
             raise add_hint(error, self._name, self._model) from None
+        slots = asyncio.Semaphore(MAX_QUESTIONS)
+
+        async def find_window(name: str) -> int:
+            async with slots:
+                return await self._find_window(name, running)
+
+        windows = await asyncio.gather(*map(find_window, names[:MAX_LISTED_WINDOWS]))
+        windows += [0] * (len(names) - len(windows))
+        return [ModelEntry(name, window) for name, window in zip(names, windows, strict=True)]
 
     async def close(self) -> None:
         """Close the connections."""
@@ -129,6 +145,14 @@ class OllamaProvider:
             running = None if configured else await self._ask_or_none("api/ps")
             self._capabilities[model] = parse_capabilities(model, OllamaModelInfo(shown, running), configured)
         return self._capabilities[model]
+
+    async def _find_window(self, model: str, running: object) -> int:
+        """Return a model's window in tokens; 0 if the server does not describe the model."""
+        try:
+            shown = await self._ask_or_none("api/show", {"model": model})
+        except ProviderError:  # it was removed meanwhile, or is damaged: the others are still listed
+            return 0
+        return parse_capabilities(model, OllamaModelInfo(shown, running), self._configured_window()).window
 
     async def _ask_or_none(self, path: str, question: Body | None = None) -> object:
         """Return the response to a request that older servers do not know; None from such a server."""
