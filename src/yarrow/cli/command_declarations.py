@@ -93,7 +93,7 @@ FLAGS = (
     Flag("Model", ("-m", "--model"), "MODEL", "MODEL, PROVIDER/MODEL or MODEL:THINKING"),
     Flag("Model", ("--provider",), "ID", "use this provider"),
     Flag("Model", ("--thinking",), "LEVEL", f"thinking level: {', '.join(THINKING_LEVELS)}", THINKING_LEVELS),
-    Flag("Model", ("--fallback",), "none", "none: use only this model, and no fallback", FALLBACK_WORDS),
+    Flag("Model", ("--fallback",), "none", "do not continue with another model if this one fails", FALLBACK_WORDS),
     Flag("Model", ("--list-models",), "", "list the models of the provider"),
     Flag("Session", ("-c", "--continue"), "", "continue the latest session in this directory"),
     Flag("Session", ("-r", "--resume"), "ID", "resume a session"),
