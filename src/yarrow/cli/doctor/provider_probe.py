@@ -11,7 +11,7 @@ from yarrow.config.settings import BUILT_IN_PROVIDERS, ProviderSettings, Setting
 from yarrow.errors import Code, ProviderError, YarrowError
 from yarrow.policy.secret_names import is_secret_variable
 from yarrow.provider.addresses import is_vendor_url
-from yarrow.provider.api_keys import VENDOR_URL_VARIABLES, find_server_variable, has_credential_header
+from yarrow.provider.api_keys import VENDOR_URL_VARIABLES, find_server_variable, find_vendor_key, has_credential_header
 from yarrow.provider.base import ListsModels, ModelEntry, Provider, ProviderInfo
 from yarrow.provider.factory import ProviderContext, create_provider
 from yarrow.provider.local.model_files import find_gguf, find_unavailable_reason
@@ -162,7 +162,7 @@ def find_key_source(name: str, settings: ProviderSettings, environment: Mapping[
     kind = settings.type or built_in.type or ""
     if kind not in VENDORS or not is_vendor_url(settings.base_url or built_in.base_url, kind):
         return ""
-    return find_server_variable(environment, kind)[1]
+    return find_vendor_key(environment, kind)[1]
 
 
 def list_secrets(context: CheckContext) -> list[str]:
