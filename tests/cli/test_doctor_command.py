@@ -477,7 +477,7 @@ async def test_case_rb_07_caches_that_start_empty_are_named(world: World) -> Non
         (world.home / name).mkdir(parents=True)
     check = (await seen(world))[1]["caches"]
     assert check["status"] == "ok"
-    assert check["seen"].startswith("empty at the start of each session: npm, uv (")
+    assert check["seen"].endswith("without the cache of npm, uv")
 
 
 @pytest.mark.parametrize(
@@ -537,7 +537,7 @@ def test_a_terminal_gets_symbols_colours_and_wrapped_lines(world: World) -> None
     world.script([{"text": "x"}])
     text = on_terminal(world, TERM="xterm-256color")
     assert "\x1b[32m✓\x1b[0m" in text
-    assert "80x24, TERM=xterm-256color, colours" in text
+    assert "80x24, TERM=xterm-256color, colors" in text
     plain = text.replace("\x1b[32m", "").replace("\x1b[33m", "").replace("\x1b[31m", "").replace("\x1b[0m", "")
     assert "\x1b" not in plain
     words = [line for line in plain.splitlines() if str(world.home) not in line]
@@ -550,7 +550,7 @@ def test_colours_can_be_disabled(world: World, variables: dict[str, str]) -> Non
     text = on_terminal(world, **variables)
     assert "\x1b" not in text
     assert "ok   version" in text
-    assert "no colours" in text
+    assert "no colors" in text
 
 
 @pytest.mark.parametrize("words", [["--json"], ["json", "json"], ["xml"]])

@@ -122,7 +122,11 @@ def test_unusable_files_are_reported(directory: Path) -> None:
         "cannot read missing: No such file or directory; to send @missing as text, put it after --"
     )
     assert refusal("@folder") == "cannot read folder: Is a directory"
-    assert refusal("@binary") == "binary is not UTF-8: invalid byte 0xff at offset 3; convert it to UTF-8"
+    (directory / "latin").write_bytes(b"caf\xe9")
+    (directory / "broken.png").write_bytes(b"\x89PN")
+    assert refusal("@latin") == "latin is not UTF-8: invalid byte 0xe9 at offset 3; convert it to UTF-8"
+    for name in ("binary", "broken.png"):
+        assert refusal(f"@{name}") == f"{name} is not a text file or a supported image (PNG, JPEG, GIF or WebP)"
 
 
 def test_a_too_large_prompt_is_rejected(directory: Path) -> None:

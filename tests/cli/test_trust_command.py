@@ -124,7 +124,8 @@ def test_a_file_without_effect_is_reported_as_such(desk: Desk, capfd: pytest.Cap
 
 
 def test_trusted_files_are_listed(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:
-    assert output(capfd, "list") == ""
+    none = "No trusted project settings. To trust a project's file: yarrow trust grant\n"
+    assert output(capfd, "list") == none
     run_trust(["grant"])
     capfd.readouterr()
     line = output(capfd, "list")
@@ -137,7 +138,7 @@ def test_trusted_files_are_listed(desk: Desk, capfd: pytest.CaptureFixture[str])
     assert output(capfd, "list") == line[:-1] + " (cannot be read)\n"
     # Missing or broken files can be revoked too.
     assert "is no longer trusted" in output(capfd, "revoke")
-    assert output(capfd, "list") == ""
+    assert output(capfd, "list") == none
 
 
 def test_a_missing_project_file_is_reported(desk: Desk, capfd: pytest.CaptureFixture[str]) -> None:

@@ -425,7 +425,8 @@ async def test_case_C_05_a_request_without_a_user_is_denied() -> None:
     assert outcome == RunResult("s1", "COMPLETED", denied=True)
     answer = service.requests[1]
     assert (answer.session_id, answer.request_id, answer.answer) == ("s1", "q1", pb.PERMISSION_ANSWER_NO)
-    assert err.lines == ["yarrow: bash was denied because no client can answer: it writes outside"]
+    why = "no one can be asked (standard input or error is not a terminal)"
+    assert err.lines == [f"yarrow: bash was denied because {why}: it writes outside"]
 
 
 async def test_case_C_05_a_request_that_is_already_settled_is_not_an_error() -> None:

@@ -292,6 +292,8 @@ async def test_version_and_help(world: World) -> None:
     assert ended.code == 0
     assert "sandbox" in ended.out
     assert (await world.run("trust", "--help")).out.startswith("Trust this project's settings, or revoke that trust\n")
+    assert (await world.run("help")).out == ended.out
+    assert (await world.run("help", "trust")).out == (await world.run("trust", "--help")).out
 
 
 async def test_case_T_15_and_T_13_in_a_process(world: World) -> None:

@@ -34,7 +34,7 @@ async def test_case_C_05_text_mode_denies_at_once_without_a_terminal(world: Worl
     ended = await world.run("go")
     assert ended.code == 5
     assert ended.out == "done\n"
-    assert "yarrow: bash was denied because no client can answer" in ended.err
+    assert "yarrow: bash was denied because no one can be asked" in ended.err
     assert not ran(world)
 
 

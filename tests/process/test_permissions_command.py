@@ -37,8 +37,8 @@ async def test_allowed_calls_are_listed_and_revoked(world: World) -> None:
     revoked = await world.run(COMMAND, "revoke", "1")
     assert (revoked.code, revoked.out) == (0, "Revoked bash: make test (in /p, outside the sandbox)\n")
     assert revoked.err == (
-        "yarrow: other running Yarrow processes still allow the call until they restart; to revoke it there now, type "
-        "/permissions revoke N\n"
+        "yarrow: if another Yarrow is running, it still allows the call until it restarts; "
+        "to revoke it there now, type /permissions revoke N\n"
     )
     assert stored(world) == [odd]
     assert (await world.run(COMMAND, "revoke", "1", "--json")).lines == [{"revoked": odd}]

@@ -127,12 +127,12 @@ async def test_restoring_swaps_the_current_content(world: World) -> None:
     assert path.read_text() == "newer\n"
 
 
-async def test_without_a_subcommand_the_usage_is_shown(world: World) -> None:
+async def test_without_a_subcommand_the_quarantine_is_listed(world: World) -> None:
     told = await world.run("sandbox")
-    assert (told.code, told.err) == (
-        2,
-        "yarrow: usage: yarrow sandbox quarantine list|restore N|empty [--yes]\n",
-    )
+    assert (told.code, told.out, told.err) == (0, "The quarantine is empty.\n", "")
+    wrong = await world.run("sandbox", "empty")
+    usage = "usage: yarrow sandbox [quarantine list|restore N|empty [--yes]]"
+    assert (wrong.code, wrong.err) == (2, f"yarrow: unexpected arguments 'empty'; {usage}\n")
 
 
 async def test_text_mode_reports_failed_commands_and_quarantined_files(world: World) -> None:

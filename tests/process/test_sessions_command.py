@@ -618,7 +618,7 @@ async def test_a_compaction_rejected_by_the_provider_has_a_runs_exit_code(world:
 
 async def test_no_internal_name_is_shown(world: World, told: str) -> None:
     wrong = await world.run("--tools", "grp", "hi")
-    assert (wrong.code, wrong.err[:34]) == (2, "yarrow: tools: 'grp' is not one of")
+    assert (wrong.code, wrong.err[:36]) == (2, "yarrow: --tools: 'grp' is not one of")
     for _ in range(2):
         saved(world, new_id(), name="shop")
     several = await world.run("-r", "shop", "hi")

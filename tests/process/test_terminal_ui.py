@@ -10,6 +10,7 @@ from doubles.chat_server import ChatServer, page
 from doubles.places import PAUSE, answer
 from doubles.screen import Screen
 from doubles.world import World
+from yarrow._version import VERSION
 from yarrow.message import Message, Role
 
 ASKED = {"permissions": {"rules": {"bash": "ask"}}}
@@ -324,7 +325,8 @@ async def test_a_line_conversation_never_moves_the_cursor(world: World, argument
     world.script([{"text": "hello"}, bash("true")], [{"text": "ok"}], [{"text": "two lines"}], **ASKED)
     term = {} if arguments else {"TERM": "dumb"}
     async with Screen(world, *arguments, env=term) as screen:
-        await screen.until(lambda screen: screen.rows[0].startswith(">"))
+        await screen.until(lambda screen: screen.rows[1].startswith(">"))
+        assert screen.rows[0].rstrip() == f"Yarrow {VERSION}, scripted. Type /help for commands."
         screen.send("hi\r")
         await screen.until("Run this command?")
         await screen.until("Answer:")

@@ -98,6 +98,13 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     # Fast path: alone, these flags need no argparse, and users should not wait for its import.
     if argv and list(argv) in (["--version"], ["--help"], ["-h"]):
         return Arguments(show="version" if argv[0] == "--version" else "help")
+    match argv:
+        case ["help"]:
+            return Arguments(show="help")
+        case ["help", command] if command in COMMANDS:
+            return Arguments(show="help", command=command)
+        case _:
+            pass
     return _make_arguments(*_parse_values(argv))
 
 
@@ -328,7 +335,7 @@ def reject_foreign_flags(command: str, values: dict[str, Any]) -> None:
 
 def _reject_misspelled_command(word: str) -> None:
     """Raise `UsageError` for a one-word prompt that looks like a misspelled command: sending it would cost a run."""
-    if word in ("help", "version"):
+    if word == "version":
         fail(f"unknown command {word!r}; did you mean yarrow --{word}? To send it as a prompt: yarrow -p {word}")
     if not any(word[:1] == name[0] and abs(len(word) - len(name)) <= 1 for name in COMMANDS):
         return

@@ -41,7 +41,8 @@ Usage: yarrow [FLAGS] PROMPT... [@FILE...]
        yarrow COMMAND [FLAGS]
 
 A coding agent that answers a prompt by running tools in this directory.
-Shell commands run in a sandbox if bubblewrap is installed; otherwise Yarrow asks first (see yarrow doctor).
+Shell commands run in a sandbox if bubblewrap is installed; otherwise Yarrow asks first
+(see yarrow doctor).
 
   yarrow "why does the build fail?"
   yarrow explain @src/main.py
@@ -49,7 +50,8 @@ Shell commands run in a sandbox if bubblewrap is installed; otherwise Yarrow ask
 """
 
 _TAIL = """\
-Precedence of settings: flags, YARROW_* variables, the project's .yarrow/config.json, ~/.yarrow/config.json.
+Precedence of settings: flags, YARROW_* variables, the project's .yarrow/config.json,
+~/.yarrow/config.json.
 """
 
 
@@ -75,12 +77,14 @@ def _format_command_help(command: str) -> str:
         # Imported here: it pulls in the client of the service.
         from yarrow.client.sessions_command import USAGE
 
-        sections.append(f"{USAGE}\n")
+        sections.append(f"Usage: yarrow sessions [COMMAND]\n{USAGE}\n")
     if words := _WORD_HELP.get(command):
         column = max(_WORD_COLUMN, *(len(word) + 4 for word in words))
         sections.append(
             _format_section(f"Usage: yarrow {command} [{'|'.join(COMMAND_WORDS[command])}]", column, words.items())
         )
+    if command == "init":
+        sections.append("Usage: yarrow init\n")
     if command == "serve":
         own = (flag for flag in FLAGS if flag.group == "Service" and flag.names[-1] not in _CLIENT_FLAGS)
         flags = ((_format_names(flag), flag.help) for flag in own)

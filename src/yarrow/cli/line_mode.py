@@ -4,6 +4,7 @@ import os
 
 from msgspec.structs import replace
 
+from yarrow._version import VERSION
 from yarrow.cli.cli_context import CliContext, choose_session, format_resume_command, open_service
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.interrupt_handler import abort_on_interrupt
@@ -77,6 +78,8 @@ async def run_conversation(context: CliContext, request: pb.PromptRequest) -> Ex
         person = open_permission_ui(output, keep=lines.push_back)
         terminal = plain_mode.PlainTerminal(output.out, output.err, person)
         session = LineSession(stub, await choose_session(stub, context.arguments, request), terminal)
+        greeting = sanitize(f"Yarrow {VERSION}, {session.model}. Type /help for commands.")
+        output.err.write(f"{greeting}\n")
         conversation = _make_conversation(stub, request, session=session, terminal=terminal)
         await _read_lines(lines, conversation, session, err=output.err)
         if not request.options.ephemeral:
@@ -153,6 +156,11 @@ class LineSession:
     def session_id(self) -> str:
         """Id of the session."""
         return self._session.session_id
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+        return self._session.model
 
     @property
     def cwd(self) -> str:

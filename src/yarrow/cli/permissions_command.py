@@ -13,7 +13,7 @@ from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 
 _RESTART_NOTICE = (
-    "yarrow: other running Yarrow processes still allow the call until they restart; to revoke it there now, type "
+    "yarrow: if another Yarrow is running, it still allows the call until it restarts; to revoke it there now, type "
     "/permissions revoke N\n"
 )
 

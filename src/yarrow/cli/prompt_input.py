@@ -174,6 +174,10 @@ def find_size(descriptor: int) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
+_IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".ico", ".heic", ".avif")
+"""Endings of the names of files that users expect to be sent as images."""
+
+
 def _read_file(word: str) -> str | PromptImage | None:
     """Return the content of the file that `@FILE` names; None if the word does not name a file."""
     path = Path(word[1:])
@@ -197,7 +201,19 @@ def _read_file(word: str) -> str | PromptImage | None:
     media_type = image_type(data)
     if not media_type and len(data) > MAX_TEXT_SIZE:
         raise make_too_large_error(str(path), size)
-    return PromptImage(media_type, data) if media_type else decode_text(data, str(path))
+    if media_type:
+        return PromptImage(media_type, data)
+    if b"\0" in data or path.suffix.lower() in _IMAGE_SUFFIXES:
+        return _decode_binary(data, path)
+    return decode_text(data, str(path))
+
+
+def _decode_binary(data: bytes, path: Path) -> str:
+    """Return the text of a file that looks like something else. Raises `UsageError` if it is no text."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not a text file or a supported image (PNG, JPEG, GIF or WebP)") from None
 
 
 def _shrink_image(path: Path, start: bytes, rest: BinaryIO) -> PromptImage:

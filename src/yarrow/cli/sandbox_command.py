@@ -1,4 +1,4 @@
-"""`yarrow sandbox quarantine`: lists, restores and deletes quarantined files."""
+"""`yarrow sandbox`: lists, restores and deletes quarantined files."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from yarrow.platform import system
 from yarrow.platform.real_path import real_path
 from yarrow.policy.sandbox.quarantine import STORE, QuarantineEntry, delete_all, list_entries, restore
 
-USAGE = "usage: yarrow sandbox quarantine list|restore N|empty [--yes]"
+USAGE = "usage: yarrow sandbox [quarantine list|restore N|empty [--yes]]"
 _EMPTY_NOTICE = "The quarantine is empty.\n"
 
 
@@ -29,14 +29,12 @@ def run_sandbox(words: Sequence[str], *, as_json: bool) -> int:
     store = Path(real_path(get_user_directory(home, os.environ))) / "sandbox" / STORE
     try:
         match tuple(words):
-            case ("quarantine",) | ("quarantine", "list"):
+            case () | ("quarantine",) | ("quarantine", "list"):
                 return _list(store, home, as_json=as_json)
             case ("quarantine", "restore", number):
                 return _restore(store, number, home, as_json=as_json)
             case ("quarantine", "empty", *more) if more in ([], ["--yes"]):
                 return _delete(store, is_sure=bool(more), as_json=as_json)
-            case ():
-                raise UsageError(USAGE)
             case _:
                 raise UsageError(f"unexpected arguments {' '.join(words)!r}; {USAGE}")
     except OSError as error:

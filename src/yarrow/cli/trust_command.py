@@ -35,6 +35,7 @@ from yarrow.platform import system
 
 SHORT_HASH_DIGITS = 12
 """Digits shown of a hash."""
+_NO_TRUSTED = "No trusted project settings. To trust a project's file: yarrow trust grant\n"
 _NO_PROJECT = "No project settings found (.yarrow/config.json)"
 _SENSITIVE = (
     r"\.(?:baseUrl|headers|apiKeyEnv|extraBody|script|models|chatTemplate)\b|^  (?:sessionDir|workspace|bash)\b"
@@ -113,7 +114,7 @@ def _list(home: Path) -> int:
         f"{escape_unprintable(key)}{_describe_state(key, digest)}\n"
         for key, digest in trusted.hashes.items()
     ]
-    return write_stdout("".join(lines))
+    return write_stdout("".join(lines) or _NO_TRUSTED)
 
 
 def _describe_state(key: str, digest: str) -> str:

@@ -15,7 +15,7 @@ _FIELDS = {
     "indices": ("the list of messages", False),
     "name": ("the name", False),
     "cwd": ("the directory", True),
-    "settings.tools.names": ("tools", True),
+    "settings.tools.names": ("--tools", True),
     "settings.append_system_prompt": ("the text appended to the system prompt", True),
 }
 """Names of request fields for the user, and whether the name precedes a message that has its own subject."""

@@ -27,6 +27,7 @@ _QUARANTINED = re.compile(
 """Line below the output of a command about the files that were taken from it."""
 _COMMAND_END = re.compile(r"^\[((?:exit code|timed out after|killed by signal) [^\]\n]+)\]", re.MULTILINE)
 """Line below the output of a failed command that says how it ended."""
+_NO_ONE_TO_ASK = "no one can be asked (standard input or error is not a terminal)"
 _KEY_ARGUMENTS = ("command", "pattern", "path")
 """Arguments that say most about a call, the most informative first."""
 
@@ -106,7 +107,7 @@ def format_event_note(event: pb.AgentEvent, kind: str) -> str:
             return f"yarrow: compacted the context to {event.compaction_end.tokens_after:,} tokens"
         case "permission_request":
             request = event.permission_request
-            return _truncate(f"yarrow: {request.tool} was denied because no client can answer: {request.reason}")
+            return _truncate(f"yarrow: {request.tool} was denied because {_NO_ONE_TO_ASK}: {request.reason}")
         case _:
             return ""
 

@@ -18,7 +18,7 @@ SESSION_COMMANDS = ("show", "stats", "branch", "fork", "rebase", "merge", "compa
 _HELP_COLUMN = 49
 """Column at which the explanations start."""
 _HELP_ROWS = {
-    "[all]": "list the sessions of this project, or of all, newest first",
+    "[all]": "list the sessions here, or all, newest first",
     "tree [all]": "show them as a tree",
     "search TEXT": "find a text in messages and names, in all projects",
     "import PATH": COMMANDS["import"].help,

@@ -73,9 +73,7 @@ def _caches(home: Path) -> list[Check]:
     names = [name for name, place in UNSHARED.items() if (home / place).is_dir()]
     if not names:
         return []
-    return [
-        ok("tools", "caches", f"empty at the start of each session: {', '.join(names)} (they support only one cache)")
-    ]
+    return [ok("tools", "caches", f"each sandboxed session starts without the cache of {', '.join(names)}")]
 
 
 def _check_installed(name: str, found: str | None, todo: str) -> Check:
@@ -92,7 +90,7 @@ def _check_screen(environment: Mapping[str, str]) -> Check:
         return ok("terminal", "output", "not a terminal")
     name = environment.get("TERM", "")
     size = os.get_terminal_size(1)
-    seen = f"{size.columns}x{size.lines}, TERM={name}, {'colours' if has_colours(environment) else 'no colours'}"
+    seen = f"{size.columns}x{size.lines}, TERM={name}, {'colors' if has_colours(environment) else 'no colors'}"
     if name in _DUMB_TERMINALS:
         return warn("terminal", "output", seen=seen, todo="set TERM to your terminal type, such as xterm-256color")
     return ok("terminal", "output", seen)
