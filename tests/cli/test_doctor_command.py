@@ -20,7 +20,7 @@ from doubles.chat_server import ChatServer, Reply, page
 from doubles.world import Ended, World
 from yarrow.cli.doctor import machine_checks
 from yarrow.cli.doctor.provider_checks import check_reasoning
-from yarrow.cli.doctor.provider_probe import ProviderProbe
+from yarrow.cli.doctor.provider_probe import ProviderProbe, find_key_source
 from yarrow.cli.doctor.report import CheckContext
 from yarrow.cli.doctor_command import run_doctor
 from yarrow.config.settings import ProviderSettings, Settings
@@ -608,3 +608,8 @@ def test_the_responses_api_is_recommended_for_reasoning_models(
     context = CheckContext(tmp_path, tmp_path, {}, LoadedSettings(settings, (), ()))
     found = check_reasoning(ProviderProbe(context, provider, model, is_chosen=True), model)
     assert [check.todo for check in found] == ([todo] if todo else [])
+
+
+def test_the_source_of_a_vendors_key() -> None:
+    assert find_key_source("openai-responses", ProviderSettings(), {"OPENAI_API_KEY": "k"}) == "OPENAI_API_KEY"
+    assert find_key_source("openai-responses", ProviderSettings(), {}) == ""
