@@ -119,6 +119,8 @@ def _items(items: Sequence[Mapping[str, Any]], *, is_vendor: bool) -> Iterator[s
     for at, item in enumerate(items):
         if "type" not in item:
             yield from (f"input[{at}].{problem}" for problem in _short_message(item))
+            if item.get("role") == "assistant" and not is_vendor:
+                yield "Cannot determine type of 'item'"  # llama.cpp
             continue
         kind = str(item["type"])
         if kind not in _ITEM_FIELDS:
@@ -151,8 +153,10 @@ def _item(kind: str, item: Mapping[str, Any], *, is_vendor: bool) -> Iterator[st
             yield f"id: Invalid '{found}'. Expected an ID that begins with '{_ID_PREFIXES[kind]}'."
     match kind:
         case "message":
-            if item.get("role") != "assistant" or item.get("status") != "completed" or "id" not in item:
+            if item.get("role") != "assistant" or item.get("status") != "completed":
                 yield "Missing required parameter of an output message."
+            if is_vendor and "id" not in item:
+                yield "Missing required parameter: 'id'."
             yield from _parts(item.get("content"), ("output_text",))
         case "reasoning":
             if not isinstance(item.get("summary"), list):

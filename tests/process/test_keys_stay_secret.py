@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from doubles import chat_server, gemini_server, messages_server, ollama_server
+from doubles import chat_server, gemini_server, messages_server, ollama_server, responses_server
 from doubles.chat_server import ChatServer, Received, Reply, page
 from doubles.world import World
 from yarrow.config.settings import ProviderSettings, ProviderType, Settings
@@ -23,7 +23,7 @@ from yarrow.provider.base import CompletionRequest, ListsModels
 from yarrow.provider.factory import ProviderContext, create_provider
 
 Place = Literal["environment", "command", "authorization", "header"]
-KINDS: tuple[ProviderType, ...] = ("openai", "llamacpp", "messages", "ollama", "gemini")
+KINDS: tuple[ProviderType, ...] = ("openai", "llamacpp", "responses", "messages", "ollama", "gemini")
 PLACES: tuple[Place, ...] = ("environment", "command", "authorization", "header")
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 keys = st.text(LETTERS + "-._~+/=", min_size=12, max_size=60).map(lambda text: f"sk-{text}")
@@ -146,6 +146,7 @@ async def test_keys_repeated_by_a_backend_are_redacted(
 SAYS: dict[ProviderType, Callable[[str], Reply]] = {
     "openai": chat_server.says,
     "llamacpp": chat_server.says,
+    "responses": responses_server.says,
     "messages": messages_server.says,
     "ollama": ollama_server.says,
     "gemini": gemini_server.says,
@@ -153,6 +154,7 @@ SAYS: dict[ProviderType, Callable[[str], Reply]] = {
 DOUBLES: dict[ProviderType, Callable[..., ChatServer]] = {
     "openai": ChatServer,
     "llamacpp": ChatServer,
+    "responses": responses_server.ResponsesServer,
     "messages": messages_server.MessagesServer,
     "ollama": ollama_server.OllamaServer,
     "gemini": gemini_server.GeminiServer,

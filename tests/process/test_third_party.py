@@ -13,6 +13,8 @@ import httpx
 import pytest
 from foreign.programs import running
 
+from doubles.conversation import result
+from doubles.spoken import record
 from doubles.world import World
 from yarrow.config.settings import ProviderSettings, ProviderType, Settings
 from yarrow.errors import Code, ProviderError
@@ -79,7 +81,7 @@ def call_of(events: Sequence[ProviderEvent]) -> ToolCall:
 
 # -- a server of all formats, in JavaScript ---------------------------------------------------------------------------
 
-FORMATS: tuple[ProviderType, ...] = ("openai", "messages", "gemini", "ollama")
+FORMATS: tuple[ProviderType, ...] = ("openai", "responses", "messages", "gemini", "ollama")
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +120,7 @@ async def test_a_text_a_call_and_its_result(aimock: str, kind: ProviderType) -> 
     assert last[-1] == StopPiece(StopReason.END_TURN)
 
 
-@pytest.mark.parametrize("kind", ["openai", "messages", "gemini"])
+@pytest.mark.parametrize("kind", ["openai", "responses", "messages", "gemini"])
 async def test_thinking_is_separate_from_text(aimock: str, kind: ProviderType) -> None:
     """In Ollama's format the server thinks under a name that Ollama does not use, so that clients ignore it."""
     async with provider_of(kind, aimock) as provider:
@@ -138,7 +140,7 @@ async def test_an_error_response_is_understood(aimock: str, kind: ProviderType) 
 
 # -- a server with faults on demand, and its judgement ----------------------------------------------------------------
 
-BASES: dict[ProviderType, str] = {"openai": "/v1", "messages": "/anthropic", "gemini": "/gemini"}
+BASES: dict[ProviderType, str] = {"openai": "/v1", "responses": "/v1", "messages": "/anthropic", "gemini": "/gemini"}
 
 
 @pytest.fixture(scope="module")
@@ -239,9 +241,9 @@ async def test_an_agent_does_not_retry_permanent_errors(faults: str, world: Worl
 
 @pytest.mark.real_model
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("kind", ["openai", "llamacpp", "messages"])
-async def test_a_real_model_in_three_formats(kind: ProviderType) -> None:
-    """The server that the `local` provider starts speaks all three, the last under `/v1/messages`."""
+@pytest.mark.parametrize("kind", ["openai", "llamacpp", "messages", "responses"])
+async def test_a_real_model_in_all_its_formats(kind: ProviderType) -> None:
+    """The server that the `local` provider starts has them all, the last ones under `/v1/messages`, `/v1/responses`."""
     assert STARTER_FILE in list_installed(os.environ), f"make setup puts {STARTER_FILE} into {models_dir(os.environ)}"
     server = await LocalServer.start(LocalSettings(str(models_dir(os.environ) / STARTER_FILE), 2048))
     try:
@@ -256,6 +258,10 @@ async def test_a_real_model_in_three_formats(kind: ProviderType) -> None:
             forced = await ask(
                 provider, asked, **fixed, tools=(READ, LS), tool_choice="required", max_tokens=96, temperature=0.0
             )
+            called = record(forced)
+            answers = [result(call.id, "guide.md", tool_name=call.name) for call in called.tool_calls]
+            history = (asked, called, *answers, record(words), user("Thanks."))
+            more = await ask(provider, *history, **fixed, tools=(READ, LS), max_tokens=12, temperature=0.0)
     finally:
         await server.close()
     assert len(text_of(words)) > 1, "the answer was not streamed"
@@ -264,7 +270,7 @@ async def test_a_real_model_in_three_formats(kind: ProviderType) -> None:
     # The arguments differ from one processor to the next; their agreement with the schema does not.
     assert json.loads(call_of(forced).arguments).keys() == {"path"}
     assert forced[-1] == StopPiece(StopReason.TOOL_USE)
-    for events in (words, forced):
+    for events in (words, forced, more):
         [usage] = [event.usage for event in events if isinstance(event, UsagePiece)]
         assert usage.context > 20
         assert usage.output > 5

@@ -88,13 +88,11 @@ class ResponsesProvider:
         return REASONING_ITEMS not in limits.refused
 
     def _body(self, request: CompletionRequest, limits: Limits) -> Body:
-        is_official = self._server.address.is_official
         body = encode_responses_request(
             request,
             Target(self._name, request.model, limits.accepts_image, self._histories),
             settings=self._settings,
-            rules=ReplayRules(limits.accepts, self._accepts_reasoning(limits), is_official),
-            is_official=is_official,
+            rules=ReplayRules(limits.accepts, self._accepts_reasoning(limits), self._server.address.is_official),
         )
         return apply_responses_limits(body, limits)
 

@@ -66,7 +66,7 @@ LOST: Body = {"type": "lost"}
 
 
 def pair_items(items: Iterable[Body], given: set[str], accepts: Callable[[str], bool]) -> Iterator[Body]:
-    """Yield the items of an answer that the server accepts together, in wire format.
+    """Yield the items of an answer that the server accepts together; those of messages still have only their text.
 
     Reasoning stays only directly before the message or call that it led to, and only whole: `accepts` returns whether
     an encrypted content has not been refused so far. Another item keeps its id only if its reasoning stays, because the
@@ -90,7 +90,7 @@ def pair_items(items: Iterable[Body], given: set[str], accepts: Callable[[str], 
                 item.pop("id", None)
             elif "id" in item:
                 given.add(item["id"])
-            yield _to_message(item) if item["type"] == "message" else item
+            yield item
 
 
 def _is_sendable(reasoning: Sequence[Body], given: set[str], accepts: Callable[[str], bool]) -> bool:
@@ -99,14 +99,17 @@ def _is_sendable(reasoning: Sequence[Body], given: set[str], accepts: Callable[[
     return is_new and all(accepts(one.get("encrypted_content", "")) for one in reasoning)
 
 
-def _to_message(item: Body) -> Body:
-    """Return a message with its text in wire format; the server takes text without an id only in the short form."""
+def encode_message(item: Body, *, is_vendor: bool) -> Body:
+    """Return a message with its text in wire format.
+
+    The vendor documents only a short form for one without an id, which llama.cpp in turn does not know.
+    """
     phase = {"phase": item["phase"]} if "phase" in item else {}
-    if "id" not in item:
+    if is_vendor and "id" not in item:
         return {"role": "assistant", "content": item["text"], **phase}
     content: list[Body] = [{"type": "output_text", "text": item["text"], "annotations": []}]
-    head = {"type": "message", "id": item["id"], "role": "assistant", "status": "completed"}
-    return {**head, "content": content, **phase}
+    item_id = {"id": item["id"]} if "id" in item else {}
+    return {"type": "message", **item_id, "role": "assistant", "status": "completed", "content": content, **phase}
 
 
 def _read_id(fields: Mapping[str, Any], kind: str) -> Body:

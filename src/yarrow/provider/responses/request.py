@@ -13,7 +13,7 @@ from yarrow.provider.encoded_history_cache import SegmentPlace
 from yarrow.provider.history_repair import Target, arrange_items, repair_history
 from yarrow.provider.openai_server import is_plain_model, is_reasoning_model
 from yarrow.provider.request_body import Body, merge_body
-from yarrow.provider.responses.items import LOST, decode_call_mark, decode_mark, pair_items
+from yarrow.provider.responses.items import LOST, decode_call_mark, decode_mark, encode_message, pair_items
 
 MIN_OUTPUT_TOKENS = 16
 """Minimum value of `max_output_tokens`; a lower limit is raised to it."""
@@ -23,14 +23,14 @@ ENCRYPTED_CONTENT = "reasoning.encrypted_content"
 
 
 class ReplayRules(Struct, frozen=True):
-    """Parts of an earlier answer and of a result that a server accepts."""
+    """Parts of a history that a server accepts."""
 
     accepts: Callable[[str], bool] = lambda _: True
     """Returns whether an encrypted content has not been refused so far."""
     reasoning: bool = True
     """True if reasoning is sent back."""
-    images_in_results: bool = False
-    """True if the result of a call may contain images; if not, they follow the results."""
+    is_vendor: bool = False
+    """True if the server is the vendor's own: it takes images in results, and its models' fields are known."""
 
 
 def encode_responses_request(
@@ -39,20 +39,18 @@ def encode_responses_request(
     *,
     settings: ProviderSettings,
     rules: ReplayRules,
-    is_official: bool = False,
 ) -> Body:
     """Return the body of a streaming request.
 
     The request's values take precedence over the configured ones. The configured body is merged in last, objects
     recursively; null in it removes a field. A tool choice other than `auto` comes from the caller and stays.
-    `is_official` means that the server is the vendor's own.
     """
     body: Body = {"model": request.model, "input": encode_input(request.messages, target, rules)}
     if request.system.strip():
         body["instructions"] = request.system
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
-    body |= _make_fields(request, settings, is_official=is_official)
+    body |= _make_fields(request, settings, is_vendor=rules.is_vendor)
     body = merge_body(body, settings.extra_body)
     if request.tools and request.tool_choice != "auto":
         body["tool_choice"] = request.tool_choice
@@ -60,8 +58,8 @@ def encode_responses_request(
     return body
 
 
-def _make_fields(request: CompletionRequest, settings: ProviderSettings, *, is_official: bool) -> Body:
-    may_reason = not (is_official and is_plain_model(request.model))
+def _make_fields(request: CompletionRequest, settings: ProviderSettings, *, is_vendor: bool) -> Body:
+    may_reason = not (is_vendor and is_plain_model(request.model))
     fields: Body = {"store": False}
     if may_reason:
         fields["include"] = [ENCRYPTED_CONTENT]
@@ -73,7 +71,7 @@ def _make_fields(request: CompletionRequest, settings: ProviderSettings, *, is_o
     if limit := request.max_tokens or settings.max_tokens:
         fields["max_output_tokens"] = max(limit, MIN_OUTPUT_TOKENS)
     temperature = settings.temperature if request.temperature is None else request.temperature
-    if temperature is not None and not (is_official and (thinks or is_reasoning_model(request.model))):
+    if temperature is not None and not (is_vendor and (thinks or is_reasoning_model(request.model))):
         fields["temperature"] = temperature
     return fields
 
@@ -113,7 +111,7 @@ class _ItemEncoder:
 
     def encode(self, segment: Sequence[Message], place: SegmentPlace) -> list[Body]:
         history = repair_history(segment, self._target, self._progress.given_ids)
-        messages = arrange_items(history, place, images_in_results=self._rules.images_in_results)
+        messages = arrange_items(history, place, images_in_results=self._rules.is_vendor)
         return [item for message in messages for item in self._encode_message(message)]
 
     def copy(self) -> "_ItemEncoder":
@@ -127,7 +125,9 @@ class _ItemEncoder:
                 call_id = self._progress.legal_ids(message.tool_call_id)
                 yield {"type": "function_call_output", "call_id": call_id, "output": _content(message)}
             case Role.ASSISTANT:
-                yield from pair_items(self._list_items(message), self._progress.item_ids, self._rules.accepts)
+                for item in pair_items(self._list_items(message), self._progress.item_ids, self._rules.accepts):
+                    is_message = item["type"] == "message"
+                    yield encode_message(item, is_vendor=self._rules.is_vendor) if is_message else item
 
     def _list_items(self, message: Message) -> Iterator[Body]:
         """Yield the items of an answer; one whose text is no longer in the message is `LOST`."""
