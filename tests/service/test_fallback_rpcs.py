@@ -14,10 +14,11 @@ from test_model_switch import BACKENDS
 from doubles.chain import BUSY as PLAYED_BUSY
 from doubles.chain import PlayedModel
 from doubles.chat_server import ChatServer, Received, Reply, page, says
+from doubles.hooking import hooks
 from doubles.house import House, kinds, play, refused, stub_of
 from doubles.ollama_server import OllamaServer, refusal
 from doubles.ollama_server import says as ollama_says
-from yarrow.agent.hooks import no_contributions
+from yarrow.agent.hooks import Contributions, no_contributions
 from yarrow.config.settings import ProviderSettings, RetrySettings, Settings
 from yarrow.provider.api_keys import list_known_keys
 from yarrow.provider.base import AdapterConfig, ProviderBuilder
@@ -124,10 +125,14 @@ async def test_the_key_of_a_fallback_from_a_command_is_redacted(tmp_path: Path) 
             ProviderSettings("openai", base_url=ours.root),
             ProviderSettings("openai", base_url=theirs.root, api_key_command=f"echo {key}"),
         )
+        watched: list[str] = []
+        added = Contributions(hooks(AfterProviderResponse=lambda payload, _: watched.append(json.dumps(payload))))
+        house.servicer = Servicer(replace(house.parts, contributions=added))
         async with stub_of(house) as stub:
             events = await play(stub, house.prompt("go", "s1"))
         assert events[-1].agent_end.reason == pb.END_REASON_COMPLETED, events[-1]
         assert key not in str(events)
+        assert "your key is [redacted]" in watched[-1]
         [path] = house.sessions.rglob("s1.jsonl")
         assert key not in path.read_text()
         assert "your key is" in path.read_text()

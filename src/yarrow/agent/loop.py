@@ -74,6 +74,7 @@ class Loop:
 
     async def _turn(self, turn: int, request: CompletionRequest, *, delivered: tuple[QueuedText, ...]) -> Message:
         with self._turn_bracket(turn, delivered):
+            self._tool_executor.use_keys(self._resources.keys)
             message = await self._message(request)
             if message.tool_calls:
                 self._ports.enter(AgentState.EXECUTING)

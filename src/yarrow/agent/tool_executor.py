@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from yarrow.agent.authorization import ToolAuthorizer, asks_outside
 from yarrow.agent.auto_executed_file_changes import ExecutedFiles
@@ -50,6 +51,11 @@ class ToolExecutor:
         self._started: set[str] = set()
         """Ids of the calls of the current message that were permitted and started to run."""
         self._by_person = False
+
+    def use_keys(self, keys: Redactor) -> None:
+        """Redact these keys from the payloads of hooks; a fallback may bring another key."""
+        if keys is not self._resources.keys:
+            self._resources = replace(self._resources, keys=keys)
 
     async def run(self, message: Message, *, offered: frozenset[str]) -> None:
         """Run a message's calls and record their results in call order; `offered` are the tools sent to the model.
