@@ -107,7 +107,9 @@ async def endpoint(case: dict[str, Any]) -> AsyncGenerator[tuple[ChatServer, Pro
         gets = {path.removeprefix("GET "): page(told) for path, told in case["responses"].items() if "GET" in path}
         server.pages = gets
         if isinstance(server, OllamaServer):
-            server.models = dict.fromkeys(case["expected_models"], case["responses"]["POST /api/show"])
+            names: list[str] = case["expected_models"]
+            details: dict[str, Any] = case["responses"]["POST /api/show"]
+            server.models = dict.fromkeys(names, details)
         yield server, kind
 
 

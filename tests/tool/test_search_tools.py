@@ -15,12 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tool_calls import call
 
+from yarrow.redaction.redactor import Redactor
+from yarrow.redaction.stream import RedactingBytes
 from yarrow.tool.base import Result
 from yarrow.tool.gitignore_walk import MAX_IGNORE_FILE_BYTES
 from yarrow.tool.globs import Glob
 from yarrow.tool.python_search import MAX_PATTERN_SECONDS
 from yarrow.tool.ripgrep import MAX_CPU_SECONDS, MAX_MEMORY_KIB
-from yarrow.tool.search_hits import MAX_COUNTED_MATCHES, MAX_SEARCHED_BYTES
+from yarrow.tool.search_hits import MAX_COUNTED_MATCHES, MAX_SEARCHED_BYTES, shorten_line
 
 How = Literal["ripgrep", "ours"]
 
@@ -138,6 +140,41 @@ async def test_context_lines(ws: Path, how: How) -> None:
     assert limited == "a-2-2\na:3:needle\na-4-4\n[1 of 4 matches in 2 files; narrow the search or set limit]"
 
 
+@pytest.mark.parametrize("where", [0, 250, 301, 499, 600, 5_000, 99_999])
+@pytest.mark.parametrize("filler", ["x", "é", "\u20ac", "\U0001f30d"])
+async def test_a_long_line_is_shown_around_its_first_match(ws: Path, how: How, where: int, filler: str) -> None:
+    for after in (0, 3, 700):
+        make(ws, {"long": f"{filler * where}needle{filler * after}needle\nnear\n"})
+        shown = (await call("grep", ws, {"pattern": "needle", "context": 1})).done.text.split("\n")
+        prefix, _, line = shown[0].rpartition("long:1:")
+        text = re.sub(r"^\[[\d,]+ characters \.\.\.\] | \[\.\.\. [\d,]+ more characters\]$", "", line)
+        assert (prefix, shown[1:]) == ("", ["long-2-near"])
+        assert "needle" in text
+        assert len(text) <= 500
+        assert text in f"{filler * where}needle{filler * after}needle"
+        at = text.index("needle")
+        assert min(where, 200) <= at <= 500
+        omitted = sum(int(found.replace(",", "")) for found in re.findall(r"([\d,]+) (?:more )?characters", line))
+        assert len(text) + omitted == where + 12 + after
+
+
+def test_no_part_of_a_secret_is_shown_at_either_end_of_a_long_line() -> None:
+    secret = "sk-0123456789abcdefghijklmnopqrstuvwxyz"
+    redactor = Redactor([secret])
+    for place in range(300, 800):
+        line = "x" * place + secret + "needle" + secret + "y" * 900
+        for at in (0, 200, place, place + 5, place + len(secret), line.index("y") + 300):
+            shown = redactor.redact_text(shorten_line(line, at, lambda: RedactingBytes(redactor)))
+            assert not any(part in shown for part in ("sk-0", "0123", "3456", "6789", "abcd", "wxyz"))
+
+
+async def test_a_long_line_that_is_not_utf8_is_shown_around_its_match(ws: Path, how: How) -> None:
+    (ws / "long").write_bytes("é".encode() * 900 + b"\xe9needle" + b"\xe9" * 900)
+    text = (await call("grep", ws, {"pattern": "needle"})).done.text
+    assert text.startswith("long:1:[1,601 characters ...] ")
+    assert "\u00e9needle" in text
+
+
 async def test_reached_limits_are_reported(ws: Path, how: How) -> None:
     make(ws, {f"f{n}": "needle\n" * 60 for n in range(3)} | {"long": "x" * 600 + "needle\n"})
     *lines, note = (await call("grep", ws, {"pattern": "needle"})).done.text.split("\n")
@@ -145,7 +182,7 @@ async def test_reached_limits_are_reported(ws: Path, how: How) -> None:
     assert lines[-1] == "f1:40:needle"
     assert note == "[100 of 181 matches in 4 files; narrow the search or set limit]"
     (line,) = (await call("grep", ws, {"pattern": "needle", "path": "long"})).done.text.split("\n")
-    assert line == f"long:1:{'x' * 500} [... 106 more characters]"
+    assert line == f"long:1:[106 characters ...] {'x' * 494}needle"
     found = (await call("find", ws, {"pattern": "*", "limit": 2})).done.text
     assert found == "f0\nf1\n[2 of 4; narrow the pattern or set limit]"
 

@@ -14,7 +14,14 @@ from yarrow.tool.file_content import UTF8_BOM, UTF16_BOMS
 from yarrow.tool.gitignore_walk import walk
 from yarrow.tool.paths import quote_path
 from yarrow.tool.result_limits import Smallest
-from yarrow.tool.search_hits import MAX_SEARCH_SECONDS, MAX_SEARCHED_BYTES, FileHits, SearchQuery, decode_line
+from yarrow.tool.search_hits import (
+    MAX_SEARCH_SECONDS,
+    MAX_SEARCHED_BYTES,
+    FileHits,
+    SearchQuery,
+    count_characters,
+    decode_line,
+)
 
 MAX_NAMED_FILES = 10
 """Maximum files named in the note; the rest are counted."""
@@ -116,10 +123,10 @@ class Searcher:
         for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
             if stop.is_set():
                 return
-            if self._matches(line):
+            if (at := self._find_match(line)) is not None:
                 while waiting:
                     _add_line(hits, *waiting.popleft(), is_match=False)
-                _add_line(hits, number, line, is_match=True)
+                _add_line(hits, number, line, is_match=True, at=at)
                 after = self._query.context
             elif after:
                 _add_line(hits, number, line, is_match=False)
@@ -137,13 +144,15 @@ class Searcher:
             self._tests_whole_text = False  # for such a pattern it is only slower
             return True
 
-    def _matches(self, line: str) -> bool:
+    def _find_match(self, line: str) -> int | None:
+        """Return the index of the first match in a line; None if there is none."""
         try:
-            return self._pattern.search(line, timeout=MAX_PATTERN_SECONDS, concurrent=True) is not None
+            found = self._pattern.search(line, timeout=MAX_PATTERN_SECONDS, concurrent=True)
         except TimeoutError as error:
             raise SearchError(
                 f"The pattern {self._query.pattern!r} takes too long. Avoid nested repetition."
             ) from error
+        return None if found is None else found.start()
 
 
 def search_directory(
@@ -195,5 +204,7 @@ def _decode_lines(data: bytes) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _add_line(hits: FileHits, number: int, line: str, *, is_match: bool) -> None:
-    hits.add(number, decode_line(line.encode("utf-8", "surrogateescape")), is_match=is_match)
+def _add_line(hits: FileHits, number: int, line: str, *, is_match: bool, at: int = 0) -> None:
+    raw = line.encode("utf-8", "surrogateescape")
+    place = count_characters(raw, len(line[:at].encode("utf-8", "surrogateescape"))) if at else 0
+    hits.add(number, decode_line(raw), is_match=is_match, at=place)

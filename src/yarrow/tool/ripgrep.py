@@ -21,7 +21,14 @@ from yarrow.policy.process_tree import has_own_proc
 from yarrow.policy.symlink_free_open import open_beneath
 from yarrow.policy.workspace import Workspace
 from yarrow.tool.gitignore_walk import find_unusable_ignore_files, has_unusable_ignore_file
-from yarrow.tool.search_hits import MAX_SEARCH_SECONDS, MAX_SEARCHED_BYTES, FileHits, SearchQuery, decode_line
+from yarrow.tool.search_hits import (
+    MAX_SEARCH_SECONDS,
+    MAX_SEARCHED_BYTES,
+    FileHits,
+    SearchQuery,
+    count_characters,
+    decode_line,
+)
 from yarrow.tool.worker_thread import run_in_thread
 
 MAX_MEMORY_KIB = 1_048_576
@@ -63,11 +70,17 @@ class _RipgrepText(Struct, frozen=True):
         return self.text.encode() if self.encoded is None else self.encoded
 
 
+class _RipgrepMatch(Struct, frozen=True):
+    start: int = 0
+    """Index of the match in the bytes of the line."""
+
+
 class _RipgrepData(Struct, frozen=True):
     path: _RipgrepText = _RipgrepText()
     lines: _RipgrepText = _RipgrepText()
     line_number: int | None = None
     binary_offset: int | None = None
+    submatches: tuple[_RipgrepMatch, ...] = ()
 
 
 class _RipgrepMessage(Struct, frozen=True):
@@ -121,8 +134,9 @@ async def find_hits_with_ripgrep(
                 case "begin":
                     hits = FileHits(os.fsdecode(data.path.raw().removeprefix(b"./")), query.limit)
                 case "match" | "context":
-                    is_match = message.type == "match"
-                    hits.add(data.line_number or 0, decode_line(data.lines.raw()), is_match=is_match)
+                    is_match, raw = message.type == "match", data.lines.raw()
+                    at = count_characters(raw, data.submatches[0].start) if data.submatches else 0
+                    hits.add(data.line_number or 0, decode_line(raw), is_match=is_match, at=at)
                 case "end":
                     hits.is_binary = data.binary_offset is not None
                     yield hits

@@ -11,6 +11,10 @@ from yarrow.tool.result_limits import MAX_RESULT_BYTES, MAX_RESULT_LINES, drop_p
 
 MAX_LINE_CHARACTERS = 500
 """Maximum characters shown of a line."""
+LEAD_CHARACTERS = 200
+"""Characters shown before a match that is not near the beginning of a long line."""
+MAX_SECRET_CHARACTERS = 1 << 19
+"""Characters before the shown ones that are searched for a secret: a variable has at most a quarter as many."""
 MAX_SEARCH_SECONDS = 30.0
 """Time limit of a search in seconds."""
 MAX_SEARCHED_BYTES = 67_108_864
@@ -40,12 +44,19 @@ class FileHits:
         self.lines: list[tuple[int, str, bool]] = []
         """Line number from 1, text, and whether it matches."""
         self._limit = limit
+        self._places: dict[int, int] = {}
 
-    def add(self, number: int, line: str, *, is_match: bool) -> None:
-        """Add a line, in order."""
+    def add(self, number: int, line: str, *, is_match: bool, at: int = 0) -> None:
+        """Add a line, in order; `at` is the index of its first match in characters."""
         self.matches += is_match
         if self.matches <= self._limit:
             self.lines.append((number, line, is_match))
+            if at and len(line) > MAX_LINE_CHARACTERS:
+                self._places[number] = at
+
+    def find_place(self, number: int) -> int:
+        """Return the index of the first match in a long line; 0 for other lines."""
+        return self._places.get(number, 0)
 
 
 class HitReport:
@@ -75,11 +86,12 @@ class HitReport:
         for number, line, is_match in hits.lines:
             if not is_match and self._shown_matches >= self._query.limit and number > last_match + self._query.context:
                 break
+            if self._is_full:
+                break
             mark = ":" if is_match else "-"
             gap = "--\n" if self._query.context and self._shown and number != before + 1 else ""
-            self._append_line(
-                f"{gap}{path}{mark}{number}{mark}{shorten_line(line, self._output_filter)}", is_match=is_match
-            )
+            shown = shorten_line(line, hits.find_place(number), self._output_filter)
+            self._append_line(f"{gap}{path}{mark}{number}{mark}{shown}", is_match=is_match)
             before, last_match = number, number if is_match else last_match
         return self._matches < MAX_COUNTED_MATCHES
 
@@ -111,14 +123,32 @@ class HitReport:
         self._shown_matches += is_match
 
 
-def shorten_line(line: str, output_filter: Callable[[], OutputFilter]) -> str:
-    """Return at most `MAX_LINE_CHARACTERS` of a line, with a note if it is truncated."""
+def shorten_line(line: str, at: int, output_filter: Callable[[], OutputFilter]) -> str:
+    """Return at most `MAX_LINE_CHARACTERS` of a line, around the index `at`, with notes about what is omitted."""
     if len(line) <= MAX_LINE_CHARACTERS:
         return line
-    shown = drop_partial_secret(line[:MAX_LINE_CHARACTERS].encode("utf-8", "surrogatepass"), output_filter()).decode(
-        "utf-8", "ignore"
-    )
-    return f"{shown} [... {len(line) - len(shown):,} more characters]"
+    start = at - LEAD_CHARACTERS if at > MAX_LINE_CHARACTERS - LEAD_CHARACTERS else 0
+    start = min(start, len(line) - MAX_LINE_CHARACTERS)
+    # The rest of a secret whose beginning is omitted would not be recognized, so the shown part begins with it.
+    begin = max(0, start - MAX_SECRET_CHARACTERS)
+    start = begin + len(_drop_partial_secret(line[begin:start], output_filter()))
+    shown = _drop_partial_secret(line[start : start + MAX_LINE_CHARACTERS], output_filter())
+    before = f"[{start:,} characters ...] " if start else ""
+    left = len(line) - start - len(shown)
+    return f"{before}{shown}{f' [... {left:,} more characters]' if left else ''}"
+
+
+def _drop_partial_secret(text: str, output_filter: OutputFilter) -> str:
+    return drop_partial_secret(text.encode("utf-8", "surrogatepass"), output_filter).decode("utf-8", "ignore")
+
+
+def count_characters(line: bytes, end: int) -> int:
+    """Return the index in the decoded line of a byte of the line."""
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return end
+    return len(line[:end].decode("utf-8", "ignore"))
 
 
 def decode_line(line: bytes) -> str:
