@@ -7,12 +7,19 @@ from msgspec import Struct
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Image, Role
 from yarrow.provider.base import CompletionRequest
+from yarrow.provider.learned_file import LimitMemory
 from yarrow.provider.request_body import Body
 
 REFUSED_FIELD_CODES = frozenset({Code.UNSUPPORTED_PARAMETER, Code.INVALID_REQUEST})
 """Errors of a server that does not know a field of the request."""
 REFUSED_FEATURE_CODES = REFUSED_FIELD_CODES | {Code.UNSUPPORTED_FEATURE}
 """Errors of a server that knows a field of the request, but whose model lacks the feature."""
+
+
+WINDOW = "context window"
+"""The form, in tokens, of the conversation as a whole."""
+MIN_WINDOW_TOKENS = 256
+"""Minimum window that is believed, in tokens; a smaller number in an error is something else."""
 
 
 class Limits(Struct, frozen=True):
@@ -65,13 +72,21 @@ class LearnedLimits:
     """Limits of one server; an adapter lists the errors that it recognizes, and encodes requests within the limits."""
 
     def __init__(self, patterns: Sequence[LimitPattern], limits: Limits = NO_LIMITS) -> None:
+        self.memory: LimitMemory | None = None
+        """Keeps the required forms for later processes, but no refusals: these depend on the server's version."""
         self._patterns = patterns
         self._limits = limits
+        self._recalled: set[str] = set()
+        """Models whose forms were loaded from the memory."""
         self._model_limits: dict[str, Limits] = {}
         """Limits of each model that has some of its own, including those of all models."""
 
     def get(self, model: str) -> Limits:
         """Return the limits known now for requests to a model: the same object until something is learned."""
+        if self.memory is not None and model not in self._recalled:
+            self._recalled.add(model)
+            if forms := self.memory.load(model):
+                self._add(Limits(required=forms), model)
         return self._model_limits.get(model, self._limits)
 
     def learn(self, error: ProviderError, sent: SentRequest) -> bool:
@@ -80,14 +95,33 @@ class LearnedLimits:
         The first pattern that states such a limit decides. A limit that another request has taught in the meantime
         counts too.
         """
+        self._learn_window(error, sent.request.model)
         for pattern in self._patterns:
             if error.status not in pattern.statuses or error.code not in pattern.codes:
                 continue
             found = pattern.find(error, sent)
             if sent.limits | found != sent.limits:
                 self._add(found, sent.request.model if pattern.per_model else None)
+                self._save(found, sent.request.model)
                 return True
         return False
+
+    def get_window(self, model: str) -> int:
+        """Return the context window in tokens that a server told in an error; 0 if none did."""
+        told = self.get(model).required.get(WINDOW, "")
+        return int(told) if told.isascii() and told.isdecimal() else 0
+
+    def _learn_window(self, error: ProviderError, model: str) -> None:
+        """Learn the window that an overflow tells; it changes no request, so that nothing is sent again."""
+        window = error.context_window
+        if error.code is Code.CONTEXT_OVERFLOW and window >= MIN_WINDOW_TOKENS and window != self.get_window(model):
+            found = Limits(required={WINDOW: str(window)})
+            self._add(found, model)
+            self._save(found, model)
+
+    def _save(self, found: Limits, model: str) -> None:
+        if self.memory is not None and found.required:
+            self.memory.save(model, found.required)
 
     def _add(self, found: Limits, model: str | None) -> None:
         if model is None:

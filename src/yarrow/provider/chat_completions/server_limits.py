@@ -11,6 +11,7 @@ from yarrow.provider.call_ids import IdMapper
 from yarrow.provider.chat_completions.chunk import CALL_FIELDS, MESSAGE_FIELDS
 from yarrow.provider.learned_limits import NO_LIMITS, REFUSED_FIELD_CODES, LimitPattern, Limits, SentRequest
 from yarrow.provider.request_body import Body
+from yarrow.provider.turn_order import ORDER_PATTERN, TURN_ORDER, order_turns
 
 _OPTIONAL_FIELDS = (
     "temperature",
@@ -28,6 +29,8 @@ _CACHE_MARK = "cache_control"
 
 def apply_chat_limits(body: Body, limits: Limits) -> Body:
     """Return the body in the required forms and without the refused parts."""
+    if form := limits.required.get(TURN_ORDER):
+        body = order_turns(body, form)
     return _omit_refused(_meet_requirements(body, limits.required), limits.refused)
 
 
@@ -155,6 +158,8 @@ def _derive_ids(form: str, call_id: str) -> Iterator[str]:
 _THINKING_FIELDS = {"api.deepseek.com": "reasoning_content"}
 """Hosts that, while thinking, require the thinking field on every message with calls, even if it is empty."""
 _ID_FORMS: dict[str, IdForm] = {"api.openai.com": "short", "api.mistral.ai": "nine"}
+_ORDERED_HOSTS = ("api.mistral.ai", "codestral.mistral.ai")
+"""Hosts that refuse a user's message after a result."""
 _MISSING_FIELD = re.compile(
     r"\b(reasoning_content|reasoning)\b.{0,80}\bmust be (?:passed back|provided|present|included|sent)"
     r"|(?:missing|requires?)\W{1,3}(?:the |a |field |required |parameter:? ?){0,3}\W{0,2}(reasoning_content)\b"
@@ -176,7 +181,11 @@ _MISSING_TOOLS = re.compile(
 
 def find_host_limits(host: str) -> Limits:
     """Return the requirements of a known host."""
-    known = {_THINKING_FIELD: _THINKING_FIELDS.get(host, ""), _CALL_IDS: _ID_FORMS.get(host, "")}
+    known = {
+        _THINKING_FIELD: _THINKING_FIELDS.get(host, ""),
+        _CALL_IDS: _ID_FORMS.get(host, ""),
+        TURN_ORDER: "bridged" if host in _ORDERED_HOSTS else "",
+    }
     return Limits(required={part: form for part, form in known.items() if form})
 
 
@@ -193,6 +202,7 @@ def find_requirement(error: ProviderError, _sent: SentRequest) -> Limits:
 
 
 CHAT_PATTERNS = (
+    ORDER_PATTERN,
     LimitPattern(find_requirement, (400, 422, 500), REFUSED_FIELD_CODES | {Code.SERVER_ERROR}),
     LimitPattern(_find_refused_field, (400, 422), REFUSED_FIELD_CODES),
 )

@@ -6,6 +6,7 @@ from contextlib import aclosing, suppress
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import ProviderError
@@ -27,11 +28,13 @@ from yarrow.provider.gemini.decoder import GeminiDecoder
 from yarrow.provider.gemini.request import GeminiEndpoint, GeminiRequest, encode_gemini_request
 from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
+from yarrow.provider.learned_file import open_learned_file
 from yarrow.provider.learned_limits import IMAGE_PATTERN, LearnedLimits, SentRequest
 from yarrow.provider.model_list import make_missing_model_error
 from yarrow.provider.text_calls.policy import make_policy
 from yarrow.provider.text_calls.reader import extract_text_calls
 from yarrow.provider.transport import QUESTION_TIMEOUTS, SHORT_TIMEOUTS, make_timeouts, replace_idle
+from yarrow.provider.turn_order import ORDER_PATTERN, TURN_ORDER, order_turns
 
 PAGE_SIZE = 1000
 """Number of models on one page of the list."""
@@ -80,7 +83,8 @@ class GeminiProvider:
         backend = make_backend(name, key, settings.headers)
         self._endpoint = GeminiEndpoint(parse_gemini_address(settings.base_url), backend, settings.headers)
         self._timeouts = make_timeouts(settings, local=is_local(settings.base_url))
-        self._limits = LearnedLimits((IMAGE_PATTERN,))
+        self.limits = LearnedLimits((ORDER_PATTERN, IMAGE_PATTERN))
+        """Limits learned from errors of the server."""
         self._text_calls = make_policy(name, settings, local=is_local(settings.base_url))
         self._histories = HistoryCache()
 
@@ -93,23 +97,29 @@ class GeminiProvider:
             name=self._name,
             model=self._model,
             max_tokens=self._settings.max_tokens or described.output_token_limit or 0,
-            context_window=self._settings.context_window or described.input_token_limit or DEFAULT_CONTEXT_WINDOW,
+            context_window=self._settings.context_window
+            or self.limits.get_window(self._model)
+            or described.input_token_limit
+            or DEFAULT_CONTEXT_WINDOW,
             has_images=True,
         )
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
         """Stream one answer; if the server refuses images, retry without them, and omit them from then on."""
         while True:
-            limits = self._limits.get(request.model)
+            limits = self.limits.get(request.model)
             target = Target(self._name, request.model, limits.accepts_image, self._histories)
             call = encode_gemini_request(request, target, self._settings)
+            body = {"contents": call.contents}
+            if form := limits.required.get(TURN_ORDER):
+                call = replace(call, contents=order_turns(body, form)["contents"])
             try:
                 answer = self._stream_answer(call, request.stream_opts)
                 async with aclosing(extract_text_calls(answer, request, self._text_calls)) as events:
                     async for event in events:
                         yield event
             except ProviderError as error:
-                if not self._limits.learn(error, SentRequest(request, limits=limits)):
+                if not self.limits.learn(error, SentRequest(request, body, limits)):
                     raise
             else:
                 return
@@ -201,4 +211,6 @@ async def build(config: AdapterConfig) -> Provider:
         # Both are needed, so one error names both.
         raise ProviderError(error.code, f"{error.message}; it also requires {describe_missing_library()}") from None
     http = HttpClient(config.environment)
-    return GeminiProvider(config.name, config.model, settings=config.settings, key=key, http=http)
+    provider = GeminiProvider(config.name, config.model, settings=config.settings, key=key, http=http)
+    provider.limits.memory = open_learned_file(config, config.settings.base_url)
+    return provider

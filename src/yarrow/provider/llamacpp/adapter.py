@@ -17,6 +17,7 @@ from yarrow.provider.chat_completions.server_limits import CHAT_PATTERNS, apply_
 from yarrow.provider.encoded_history_cache import HistoryCache
 from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
+from yarrow.provider.learned_file import open_learned_file
 from yarrow.provider.learned_limits import LearnedLimits, SentRequest
 from yarrow.provider.llamacpp import server_info
 from yarrow.provider.llamacpp.server_info import DEFAULT_ROOTS, find_server
@@ -41,7 +42,8 @@ class LlamaCppProvider:
         self._backend = make_backend(name, key, settings.headers)
         self._http = http
         self._root = settings.base_url.strip().rstrip("/").removesuffix("/v1")
-        self._limits = LearnedLimits(CHAT_PATTERNS)
+        self.limits = LearnedLimits(CHAT_PATTERNS)
+        """Limits learned from errors of the server."""
         self._text_calls = make_policy(name, settings, local=True)
         self._histories = HistoryCache()
 
@@ -66,7 +68,7 @@ class LlamaCppProvider:
         )
         load_wait, options = self.make_load_wait(), request.stream_opts
         while True:
-            limits = self._limits.get(request.model)
+            limits = self.limits.get(request.model)
             body = apply_chat_limits(whole, limits)
             try:
                 decoder = ChatDecoder(self._backend, chunk_size=options.chunk_size)
@@ -75,7 +77,7 @@ class LlamaCppProvider:
                     async for event in events:
                         yield event
             except ProviderError as error:
-                if not self._limits.learn(error, SentRequest(request, body, limits)):
+                if not self.limits.learn(error, SentRequest(request, body, limits)):
                     await load_wait.wait(error)
             else:
                 return
@@ -114,7 +116,9 @@ async def build(config: AdapterConfig) -> Provider:
     """Return the provider; without an address it looks for a server on this machine at the first request."""
     key = await find_configured_key(config.name, config.settings, config.environment)
     http = HttpClient(config.environment)
-    return LlamaCppProvider(config.name, config.model, settings=config.settings, key=key, http=http)
+    provider = LlamaCppProvider(config.name, config.model, settings=config.settings, key=key, http=http)
+    provider.limits.memory = open_learned_file(config, config.settings.base_url)
+    return provider
 
 
 _EFFORTS = {ThinkingLevel.MINIMAL: "low", ThinkingLevel.LOW: "low", ThinkingLevel.MEDIUM: "medium"}

@@ -25,6 +25,7 @@ from yarrow.provider.base import (
 from yarrow.provider.encoded_history_cache import HistoryCache
 from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
+from yarrow.provider.learned_file import open_learned_file
 from yarrow.provider.learned_limits import (
     IMAGE_PATTERN,
     NO_LIMITS,
@@ -47,6 +48,7 @@ from yarrow.provider.transport import (
     Transport,
     make_timeouts,
 )
+from yarrow.provider.turn_order import ORDER_PATTERN, TURN_ORDER, order_turns
 
 API_VERSION = "2023-06-01"
 """API version in which a temperature can be set."""
@@ -74,7 +76,8 @@ class MessagesProvider:
         own = {"x-api-key": endpoint.backend.secret} if endpoint.backend.secret else {}
         self._transport = Transport(http, endpoint, {"anthropic-version": API_VERSION} | own)
         self._capabilities: dict[str, MessagesCapabilities] = {}
-        self._limits = LearnedLimits((SIGNATURE_PATTERN, STYLE_PATTERN, FIELD_PATTERN, IMAGE_PATTERN))
+        self.limits = LearnedLimits(PATTERNS)
+        """Limits learned from errors of the server."""
         self._text_calls = make_policy(name, settings, local=is_local(settings.base_url))
         self._histories = HistoryCache()
 
@@ -87,7 +90,7 @@ class MessagesProvider:
             name=self._name,
             model=self._model,
             max_tokens=self._settings.max_tokens or capabilities.max_output,
-            context_window=self._settings.context_window or capabilities.window,
+            context_window=self._settings.context_window or self.limits.get_window(self._model) or capabilities.window,
             has_images=capabilities.images,
         )
 
@@ -95,7 +98,7 @@ class MessagesProvider:
         """Stream one answer; if the server refuses an optional part, retry without it, and omit it from then on."""
         room, options = 0, request.stream_opts
         while True:
-            limits = self._limits.get(request.model)
+            limits = self.limits.get(request.model)
             body = self._body(request, limits, room)
             try:
                 decoder = MessagesDecoder(self._backend, chunk_size=options.chunk_size)
@@ -109,7 +112,7 @@ class MessagesProvider:
                     room = left
                 elif forbids_thinking(error) and request.thinking is not ThinkingLevel.OFF:
                     request = replace(request, thinking=ThinkingLevel.OFF)
-                elif not self._limits.learn(error, SentRequest(request, body, self._add_fixed_style(limits))):
+                elif not self.limits.learn(error, SentRequest(request, body, self._add_fixed_style(limits))):
                     raise
             else:
                 return
@@ -151,13 +154,15 @@ class MessagesProvider:
         capabilities = apply_messages_limits(capabilities, limits)
         if self.thinking_style is not None:
             capabilities = replace(capabilities, style=self.thinking_style)
-        return encode_messages_request(
+        body = encode_messages_request(
             request,
             Target(self._name, request.model, limits.accepts_image, self._histories),
             settings=self._settings,
             capabilities=replace(capabilities, max_output=room) if room else capabilities,
             accepts_signature=limits.accepts,
         )
+        form = limits.required.get(TURN_ORDER)
+        return order_turns(body, form) if form else body
 
 
 def _get_next_page_id(page: object) -> str:
@@ -172,6 +177,7 @@ async def build(config: AdapterConfig) -> Provider:
     key, http = await find_key(config, "messages"), HttpClient(config.environment)
     provider = MessagesProvider(config.name, config.model, settings=config.settings, key=key, http=http)
     provider.thinking_style = config.settings.thinking_style
+    provider.limits.memory = open_learned_file(config, config.settings.base_url)
     return provider
 
 
@@ -246,3 +252,4 @@ SIGNATURE_PATTERN, STYLE_PATTERN, FIELD_PATTERN = (
     for find in (_find_refused_signatures, _find_refused_style, _find_refused_field)
 )
 """Refusals of signed thinking, of a way to control thinking, and of fields that not every model accepts."""
+PATTERNS = (ORDER_PATTERN, SIGNATURE_PATTERN, STYLE_PATTERN, FIELD_PATTERN, IMAGE_PATTERN)

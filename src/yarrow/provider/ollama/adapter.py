@@ -27,6 +27,7 @@ from yarrow.provider.base import (
 from yarrow.provider.encoded_history_cache import HistoryCache
 from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
+from yarrow.provider.learned_file import open_learned_file
 from yarrow.provider.learned_limits import (
     IMAGE_PATTERN,
     NO_LIMITS,
@@ -44,6 +45,7 @@ from yarrow.provider.request_body import Body
 from yarrow.provider.text_calls.policy import make_policy
 from yarrow.provider.text_calls.reader import extract_text_calls
 from yarrow.provider.transport import Endpoint, Transport, make_bearer_header, make_timeouts
+from yarrow.provider.turn_order import ORDER_PATTERN, TURN_ORDER, order_turns
 
 MAX_QUESTIONS = 8
 """Maximum simultaneous questions about the models of a list."""
@@ -65,7 +67,8 @@ class OllamaProvider:
         endpoint = Endpoint(root, self._backend, headers=settings.headers, timeouts=timeouts)
         self._transport = Transport(http, endpoint, make_bearer_header(self._backend))
         self._capabilities: dict[str, OllamaCapabilities] = {}
-        self._limits = LearnedLimits((FIELD_PATTERN, IMAGE_PATTERN))
+        self.limits = LearnedLimits((ORDER_PATTERN, FIELD_PATTERN, IMAGE_PATTERN))
+        """Limits learned from errors of the server."""
         self._text_calls = make_policy(name, settings, local=not is_hosted_ollama(root))
         self._histories = HistoryCache()
         self._has_noticed_truncation = False
@@ -93,7 +96,7 @@ class OllamaProvider:
         options = request.stream_opts
         while True:
             body: Body = {}
-            limits = self._limits.get(request.model)
+            limits = self.limits.get(request.model)
             try:
                 capabilities = await self._get_capabilities(request.model)
                 body = self._body(request, capabilities, limits)
@@ -107,9 +110,9 @@ class OllamaProvider:
                             yield NoticePiece("PROMPT_CUT", text)
                         yield event
             except ProviderError as error:
-                if not self._limits.learn(error, SentRequest(request, body, limits)):
+                if not self.limits.learn(error, SentRequest(request, body, limits)):
                     raise add_hint(error, self._name, request.model) from None
-                if "tools" in body and "tools" in self._limits.get(request.model).refused:
+                if "tools" in body and "tools" in self.limits.get(request.model).refused:
                     yield NoticePiece(
                         "NO_TOOLS", f"{request.model} does not support tool calls; continuing without tools"
                     )
@@ -180,6 +183,8 @@ class OllamaProvider:
     def _body(self, request: CompletionRequest, capabilities: OllamaCapabilities, limits: Limits) -> Body:
         target = Target(self._name, request.model, limits.accepts_image, self._histories)
         body = encode_ollama_request(request, target, settings=self._settings, capabilities=capabilities)
+        if form := limits.required.get(TURN_ORDER):
+            body = order_turns(body, form)
         return {name: value for name, value in body.items() if name not in limits.refused}
 
     def _notice_truncation(self, request: CompletionRequest, event: ProviderEvent) -> str:
@@ -200,7 +205,11 @@ async def build(config: AdapterConfig) -> Provider:
     root = parse_ollama_root(settings.base_url)
     if not key and is_hosted_ollama(root) and root.startswith("https://"):
         key = config.environment.get("OLLAMA_API_KEY", "").strip()
-    return OllamaProvider(config.name, config.model, settings=settings, key=key, http=HttpClient(config.environment))
+    provider = OllamaProvider(
+        config.name, config.model, settings=settings, key=key, http=HttpClient(config.environment)
+    )
+    provider.limits.memory = open_learned_file(config, root)
+    return provider
 
 
 _NOT_PULLED = re.compile(r"model ['\"].{1,200}['\"] not found")

@@ -15,6 +15,7 @@ from yarrow.provider.chat_completions.server_limits import CHAT_PATTERNS, apply_
 from yarrow.provider.encoded_history_cache import HistoryCache
 from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
+from yarrow.provider.learned_file import open_learned_file
 from yarrow.provider.learned_limits import IMAGE_PATTERN, LearnedLimits, Limits, SentRequest
 from yarrow.provider.model_list import make_missing_model_error
 from yarrow.provider.openai_server import OpenAiServer, find_known_window, find_server_key, is_reasoning_model
@@ -33,7 +34,8 @@ class OpenAiProvider:
         self._http = http
         self._server = OpenAiServer(name, settings, key=key, http=http, path=CHAT_PATH)
         address = self._server.address
-        self._limits = LearnedLimits((*CHAT_PATTERNS, IMAGE_PATTERN), find_host_limits(address.host))
+        self.limits = LearnedLimits((*CHAT_PATTERNS, IMAGE_PATTERN), find_host_limits(address.host))
+        """Limits learned from errors of the server."""
         self._text_calls = make_policy(name, settings, local=address.is_local_server)
         self._histories = HistoryCache()
 
@@ -45,14 +47,16 @@ class OpenAiProvider:
             name=self._name,
             model=self._model,
             max_tokens=self._settings.max_tokens,
-            context_window=self._settings.context_window or find_known_window(self._model),
+            context_window=self._settings.context_window
+            or self.limits.get_window(self._model)
+            or find_known_window(self._model),
             has_images=True,
         )
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
         """Stream one answer; if the server refuses an optional part, retry without it, and omit it from then on."""
         while True:
-            limits = self._limits.get(request.model)
+            limits = self.limits.get(request.model)
             body = self._body(request, limits)
             try:
                 options = request.stream_opts
@@ -62,7 +66,7 @@ class OpenAiProvider:
                     async for event in events:
                         yield event
             except ProviderError as error:
-                learned = self._limits.learn(error, SentRequest(request, body, limits))
+                learned = self.limits.learn(error, SentRequest(request, body, limits))
                 if not learned and not self._server.switch_address(error):
                     raise
             else:
@@ -86,7 +90,11 @@ class OpenAiProvider:
 async def build(config: AdapterConfig) -> Provider:
     """Return the provider; raises PROVIDER_SETUP if the server is OpenAI's own and there is no key."""
     settings, key = await find_server_key(config, "openai")
-    return OpenAiProvider(config.name, config.model, settings=settings, key=key, http=HttpClient(config.environment))
+    provider = OpenAiProvider(
+        config.name, config.model, settings=settings, key=key, http=HttpClient(config.environment)
+    )
+    provider.limits.memory = open_learned_file(config, settings.base_url)
+    return provider
 
 
 def make_openai_fields(

@@ -18,6 +18,7 @@ from yarrow.provider.base import (
 from yarrow.provider.encoded_history_cache import HistoryCache
 from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
+from yarrow.provider.learned_file import open_learned_file
 from yarrow.provider.learned_limits import IMAGE_PATTERN, LearnedLimits, Limits, SentRequest
 from yarrow.provider.model_list import make_missing_model_error
 from yarrow.provider.openai_server import OpenAiServer, find_known_window, find_server_key
@@ -38,7 +39,8 @@ class ResponsesProvider:
         self._settings = settings
         self._http = http
         self._server = OpenAiServer(name, settings, key=key, http=http, path=RESPONSES_PATH)
-        self._limits = LearnedLimits((*RESPONSES_PATTERNS, IMAGE_PATTERN))
+        self.limits = LearnedLimits((*RESPONSES_PATTERNS, IMAGE_PATTERN))
+        """Limits learned from errors of the server."""
         self._text_calls = make_policy(name, settings, local=self._server.address.is_local_server)
         self._histories = HistoryCache()
 
@@ -50,14 +52,16 @@ class ResponsesProvider:
             name=self._name,
             model=self._model,
             max_tokens=self._settings.max_tokens,
-            context_window=self._settings.context_window or find_known_window(self._model),
+            context_window=self._settings.context_window
+            or self.limits.get_window(self._model)
+            or find_known_window(self._model),
             has_images=True,
         )
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
         """Stream one answer; if the server refuses an optional part, retry without it, and omit it from then on."""
         while True:
-            limits = self._limits.get(request.model)
+            limits = self.limits.get(request.model)
             body = self._body(request, limits)
             try:
                 options = request.stream_opts
@@ -67,10 +71,10 @@ class ResponsesProvider:
                     async for event in events:
                         yield event
             except ProviderError as error:
-                if not self._limits.learn(error, SentRequest(request, body, limits)):
+                if not self.limits.learn(error, SentRequest(request, body, limits)):
                     if not self._server.switch_address(error):
                         raise
-                elif self._accepts_reasoning(limits) and not self._accepts_reasoning(self._limits.get(request.model)):
+                elif self._accepts_reasoning(limits) and not self._accepts_reasoning(self.limits.get(request.model)):
                     sentence = f"{self._name} did not accept the earlier reasoning of {request.model}, which is no "
                     yield NoticePiece("REASONING_DROPPED", f"{sentence}longer sent: the model may think about it again")
             else:
@@ -100,4 +104,8 @@ class ResponsesProvider:
 async def build(config: AdapterConfig) -> Provider:
     """Return the provider; raises PROVIDER_SETUP if the server is OpenAI's own and there is no key."""
     settings, key = await find_server_key(config, "responses")
-    return ResponsesProvider(config.name, config.model, settings=settings, key=key, http=HttpClient(config.environment))
+    provider = ResponsesProvider(
+        config.name, config.model, settings=settings, key=key, http=HttpClient(config.environment)
+    )
+    provider.limits.memory = open_learned_file(config, settings.base_url)
+    return provider

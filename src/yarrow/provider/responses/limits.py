@@ -11,6 +11,7 @@ from yarrow.provider.learned_limits import (
     SentRequest,
 )
 from yarrow.provider.request_body import Body
+from yarrow.provider.turn_order import ORDER_PATTERN, TURN_ORDER, order_turns
 
 REASONING_ITEMS = "reasoning items"
 """Name of the limit of a server that takes no reasoning back."""
@@ -43,7 +44,9 @@ _FIELDS = {
 
 
 def apply_responses_limits(body: Body, limits: Limits) -> Body:
-    """Return the body with efforts that the model knows, and without the refused fields."""
+    """Return the body with the required turns, with efforts that the model knows, and without the refused fields."""
+    if form := limits.required.get(TURN_ORDER):
+        body = order_turns(body, form)
     kept = {name: value for name, value in body.items() if name not in limits.refused}
     if "reasoning" not in kept:
         return kept
@@ -90,6 +93,7 @@ def _find_refused_field(error: ProviderError, sent: SentRequest) -> Limits:
 
 
 RESPONSES_PATTERNS = (
+    ORDER_PATTERN,
     LimitPattern(
         _find_refused_reasoning,
         (400, 404, 422, 500),
