@@ -111,7 +111,7 @@ def end(status: str = "completed", output: Sequence[Fields] = (), **fields: Any)
 
 def says(words: str) -> Reply:
     """A whole answer of one text."""
-    return Reply([start(), text(0, words), end(output=[message_item(words)], usage=usage())])
+    return Reply([start(), text(0, words), end(output=[message_item(words)])])
 
 
 def refusal(message: str, status: int = 400, code: str | None = None, **fields: Any) -> Reply:
