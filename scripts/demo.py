@@ -74,7 +74,7 @@ def demo() -> int:
     flags, extensions = choose(settle())
     os.chdir(ROOT)
     if extensions:
-        print("a very small model: scripts/small_steps.py leads it by the hand, and its words mean nothing")
+        print("This model is very small: scripts/small_steps.py guides it through the tool call. Ignore what it says.")
     print(f"\n$ yarrow {' '.join(flags)} {PROMPT!r}\n", flush=True)
     code = main([*flags, PROMPT], extensions=extensions)
     missing = f"yarrow ended with {code}" if code else verify()

@@ -1,5 +1,6 @@
 """Configuration shared by all tests."""
 
+import os
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
+# gRPC reads it when it is imported; what it logs about connections that tests cut is noise.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
 @pytest.hookimpl(wrapper=True)
