@@ -7,7 +7,7 @@ from session_samples import header, message, messages, moment, nasty_text, patie
 
 from yarrow.message import Message, Role, Text, ToolCall, Usage
 from yarrow.session.line import UnknownRecord
-from yarrow.session.record import Change, Compaction, Record
+from yarrow.session.record import Change, Compaction, PermissionAnswered, PermissionAsked, Record
 from yarrow.session.state import ModelStats, ToolStats, compute_stats
 
 
@@ -101,6 +101,35 @@ def test_a_calls_duration_starts_at_the_previous_result() -> None:
         ToolStats("bash", calls=2, errors=1, seconds=6.5),
         ToolStats("edit", calls=1, errors=0, seconds=0),
         ToolStats("read", calls=2, errors=0, seconds=2.75),
+    )
+
+
+def asked(request: str, at: float) -> PermissionAsked:
+    return PermissionAsked(id=request, timestamp=moment(at), tool_call_id="1", tool="bash", reason="it writes")
+
+
+def answered(request: str, at: float) -> PermissionAnswered:
+    return PermissionAnswered(id=request, timestamp=moment(at), answer="once", by="person")
+
+
+def test_waiting_for_the_user_is_not_time_of_a_tool() -> None:
+    records = [
+        answer(("1", "bash"), ("2", "bash"), ("3", "read")),
+        asked("p", 1),
+        asked("q", 5),
+        answered("p", 61),
+        answered("q", 101),
+        result("1", 103),
+        result("2", 104),
+        result("3", 105),
+        answer(("4", "bash"), at=200),
+        asked("never answered", 201),
+        answer(("5", "read"), at=300),
+        result("5", 302),
+    ]
+    assert compute_stats(header(), records).tools == (
+        ToolStats("bash", calls=3, errors=0, seconds=4),
+        ToolStats("read", calls=2, errors=0, seconds=3),
     )
 
 

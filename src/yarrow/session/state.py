@@ -161,7 +161,7 @@ class ToolStats(Struct, frozen=True):
     """Total seconds from the message, or the previous result for it, to each result.
 
     The calls of a message thus add up to the time needed to answer them all; of parallel calls, whose results are
-    recorded together, the first gets nearly all of it. Includes the wait for permission.
+    recorded together, the first gets nearly all of it. Excludes the wait for the user's answers about permission.
     """
 
 
@@ -200,7 +200,7 @@ def compute_stats(header: Header, records: Iterable[Record | UnknownRecord]) -> 
     return SessionStats(
         usage=sum((model.usage for model in models), Usage()),
         models=models,
-        tools=_count_by_tool(messages),
+        tools=_count_by_tool(messages, _sum_waits(kept)),
         compactions=compactions,
         messages={role: roles[role] for role in Role},
         created=header.created_at,
@@ -218,21 +218,45 @@ def count_by_model(written: Iterable[Message | Compaction]) -> tuple[ModelStats,
     return tuple(found[name] for name in sorted(found))
 
 
-def _count_by_tool(messages: Sequence[Message]) -> tuple[ToolStats, ...]:
+def _sum_waits(records: Iterable[Record]) -> list[int]:
+    """Return for each message the total milliseconds until it in which a permission request was open."""
+    waits: list[int] = []
+    total, start, pending = 0, "", set[str]()
+    for record in records:
+        match record:
+            case PermissionAsked():
+                start = start if pending else record.timestamp
+                pending.add(record.id)
+            case PermissionAnswered() if record.id in pending:
+                pending.discard(record.id)
+                total += 0 if pending else _elapsed_milliseconds(start, record.timestamp)
+            case Message():
+                waits.append(total)
+                if record.role is Role.ASSISTANT:
+                    pending.clear()
+            case _:
+                pass
+    return waits
+
+
+def _count_by_tool(messages: Sequence[Message], waits: Sequence[int]) -> tuple[ToolStats, ...]:
+    """Return the statistics of each tool, by name; `waits` are those of `_sum_waits`."""
     whole = (message for message in messages if message.role is Role.ASSISTANT and not message.incomplete)
     calls = Counter(call.name for message in whole for call in message.tool_calls)
     errors: Counter[str] = Counter()
     spent: Counter[str] = Counter()
     """Milliseconds by tool name."""
-    before: dict[int, str] = {}
-    """Time of the last result so far, by the index of the message with the calls."""
+    before: dict[int, int] = {}
+    """Index of the last result so far, by the index of the message with the calls."""
     for index, asked in match_results(messages).items():
         asking, result = messages[asked.index], messages[index]
         if asking.incomplete:
             continue
         errors[asked.call.name] += result.is_error
-        spent[asked.call.name] += _elapsed_milliseconds(before.get(asked.index, asking.timestamp), result.timestamp)
-        before[asked.index] = result.timestamp
+        last = before.get(asked.index, asked.index)
+        elapsed = _elapsed_milliseconds(messages[last].timestamp, result.timestamp)
+        spent[asked.call.name] += max(0, elapsed - (waits[index] - waits[last]))
+        before[asked.index] = index
     return tuple(ToolStats(name, calls[name], errors[name], spent[name] / 1000) for name in sorted(calls))
 
 
