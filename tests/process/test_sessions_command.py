@@ -622,7 +622,7 @@ async def test_no_internal_name_is_shown(world: World, told: str) -> None:
     for _ in range(2):
         saved(world, new_id(), name="shop")
     several = await world.run("-r", "shop", "hi")
-    assert several.err.startswith("yarrow: 'shop' matches 2 sessions; add to the id: ")
+    assert several.err.startswith("yarrow: 2 sessions are named 'shop': use an id: ")
 
 
 async def test_nonsensical_arguments_are_reported(world: World, told: str) -> None:

@@ -213,7 +213,7 @@ async def test_ambiguous_matches_are_listed(manager: SessionManager, root: Path)
     )
     put(root, "z1", name="twin")
     put(root, "z2", name="twin")
-    with pytest.raises(InvalidArgument, match="'twin' matches 2 sessions"):
+    with pytest.raises(InvalidArgument, match="2 sessions are named 'twin': use an id: "):
         await manager.resolve("twin")
 
 

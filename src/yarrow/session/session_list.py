@@ -54,7 +54,8 @@ def resolve_id(root: Path, text: str) -> str:
         return text
     paths = [path for project in _list_projects(root) for path in _list_session_files(project)]
     fitting = [path for path in paths if len(text) >= MIN_ID_PART_CHARACTERS and _has_part(path.stem, text)]
-    fitting = fitting or [path for path in paths if _read_name(path) == text]
+    named = [] if fitting else [path for path in paths if _read_name(path) == text]
+    fitting = fitting or named
     if not fitting:
         short = (
             f"; give at least {MIN_ID_PART_CHARACTERS} characters of the id"
@@ -66,7 +67,12 @@ def resolve_id(root: Path, text: str) -> str:
         found = sorted(map(_read_head_or_reason, fitting), key=_newest_first)
         listed = "; ".join(map(_describe, found[:MAX_CANDIDATES]))
         more = f"; and {len(found) - MAX_CANDIDATES} more" if len(found) > MAX_CANDIDATES else ""
-        raise InvalidArgument("session_id", f"{text!r} matches {len(found)} sessions; add to the id: {listed}{more}")
+        problem = (
+            f"{len(found)} sessions are named {text!r}: use an id"
+            if named
+            else f"{text!r} matches {len(found)} sessions; add to the id"
+        )
+        raise InvalidArgument("session_id", f"{problem}: {listed}{more}")
     return fitting[0].stem
 
 
