@@ -8,7 +8,7 @@ from yarrow.errors import Code, ProviderError
 from yarrow.message import Image, Role
 from yarrow.provider.base import CompletionRequest
 from yarrow.provider.learned_file import LimitMemory
-from yarrow.provider.request_body import Body
+from yarrow.provider.request_body import Body, to_json
 
 REFUSED_FIELD_CODES = frozenset({Code.UNSUPPORTED_PARAMETER, Code.INVALID_REQUEST})
 """Errors of a server that does not know a field of the request."""
@@ -53,6 +53,22 @@ class SentRequest(Struct, frozen=True):
     body: Body = {}
     limits: Limits = NO_LIMITS
     """Limits known when the body was encoded."""
+
+
+class RefusedBodies:
+    """Bodies of one model call that a server refused, so that none is sent again unchanged."""
+
+    def __init__(self) -> None:
+        self._errors: dict[bytes, ProviderError] = {}
+
+    def add(self, body: Body, error: ProviderError) -> None:
+        """Add a body that was refused with an error."""
+        self._errors[to_json(body)] = error
+
+    def check(self, body: Body) -> None:
+        """Raise the error with which this body was refused, if it was: what was learned from it changed nothing."""
+        if self._errors and (error := self._errors.get(to_json(body))):
+            raise error
 
 
 class LimitPattern(Struct, frozen=True):

@@ -429,7 +429,7 @@ async def test_a_rejected_configured_thinking_style_is_an_error() -> None:
         _, error = await fails(provider)
         await provider.close()
         assert error.code is Code.UNSUPPORTED_PARAMETER
-        assert len(server.prompts) == 2
+        assert len(server.prompts) == 1
 
 
 async def test_the_learned_thinking_style_is_kept() -> None:

@@ -18,7 +18,7 @@ from yarrow.provider.encoded_history_cache import HistoryCache
 from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.learned_file import open_learned_file
-from yarrow.provider.learned_limits import LearnedLimits, SentRequest
+from yarrow.provider.learned_limits import LearnedLimits, RefusedBodies, SentRequest
 from yarrow.provider.llamacpp import server_info
 from yarrow.provider.llamacpp.server_info import DEFAULT_ROOTS, find_server
 from yarrow.provider.text_calls.policy import make_policy
@@ -66,10 +66,11 @@ class LlamaCppProvider:
         whole = encode_chat_request(
             request, target, fields=make_llamacpp_fields(request, self._settings), extra=self._settings.extra_body
         )
-        load_wait, options = self.make_load_wait(), request.stream_opts
+        load_wait, refused, options = self.make_load_wait(), RefusedBodies(), request.stream_opts
         while True:
             limits = self.limits.get(request.model)
             body = apply_chat_limits(whole, limits)
+            refused.check(body)
             try:
                 decoder = ChatDecoder(self._backend, chunk_size=options.chunk_size)
                 raw = transport.stream("chat/completions", body, decoder, idle=options.idle_timeout)
@@ -77,7 +78,9 @@ class LlamaCppProvider:
                     async for event in events:
                         yield event
             except ProviderError as error:
-                if not self.limits.learn(error, SentRequest(request, body, limits)):
+                if self.limits.learn(error, SentRequest(request, body, limits)):
+                    refused.add(body, error)
+                else:
                     await load_wait.wait(error)
             else:
                 return

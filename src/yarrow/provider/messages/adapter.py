@@ -33,6 +33,7 @@ from yarrow.provider.learned_limits import (
     LearnedLimits,
     LimitPattern,
     Limits,
+    RefusedBodies,
     SentRequest,
 )
 from yarrow.provider.messages.capabilities import MessagesCapabilities, ThinkingStyle, infer_capabilities, parse_model
@@ -96,10 +97,11 @@ class MessagesProvider:
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
         """Stream one answer; if the server refuses an optional part, retry without it, and omit it from then on."""
-        room, options = 0, request.stream_opts
+        room, refused, options = 0, RefusedBodies(), request.stream_opts
         while True:
             limits = self.limits.get(request.model)
             body = self._body(request, limits, room)
+            refused.check(body)
             try:
                 decoder = MessagesDecoder(self._backend, chunk_size=options.chunk_size)
                 answer = self._transport.stream("messages", body, decoder, idle=options.idle_timeout)
@@ -114,6 +116,7 @@ class MessagesProvider:
                     request = replace(request, thinking=ThinkingLevel.OFF)
                 elif not self.limits.learn(error, SentRequest(request, body, self._add_fixed_style(limits))):
                     raise
+                refused.add(body, error)
             else:
                 return
 

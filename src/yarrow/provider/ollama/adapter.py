@@ -35,6 +35,7 @@ from yarrow.provider.learned_limits import (
     LearnedLimits,
     LimitPattern,
     Limits,
+    RefusedBodies,
     SentRequest,
 )
 from yarrow.provider.model_list import UNSUPPORTED_CODES, as_count, as_object, parse_models, parse_rows
@@ -93,13 +94,14 @@ class OllamaProvider:
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
         """Stream one answer; if the server refuses an optional part, retry without it, and omit it from then on."""
-        options = request.stream_opts
+        options, refused = request.stream_opts, RefusedBodies()
         while True:
             body: Body = {}
             limits = self.limits.get(request.model)
             try:
                 capabilities = await self._get_capabilities(request.model)
                 body = self._body(request, capabilities, limits)
+                refused.check(body)
                 decoder = OllamaDecoder(self._backend, chunk_size=options.chunk_size, window=capabilities.window)
                 answer = self._transport.stream("api/chat", body, decoder, idle=options.idle_timeout)
                 if "tools" in body:
@@ -112,6 +114,7 @@ class OllamaProvider:
             except ProviderError as error:
                 if not self.limits.learn(error, SentRequest(request, body, limits)):
                     raise add_hint(error, self._name, request.model) from None
+                refused.add(body, error)
                 if "tools" in body and "tools" in self.limits.get(request.model).refused:
                     yield NoticePiece(
                         "NO_TOOLS", f"{request.model} does not support tool calls; continuing without tools"

@@ -16,7 +16,7 @@ from yarrow.provider.encoded_history_cache import HistoryCache
 from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.learned_file import open_learned_file
-from yarrow.provider.learned_limits import IMAGE_PATTERN, LearnedLimits, Limits, SentRequest
+from yarrow.provider.learned_limits import IMAGE_PATTERN, LearnedLimits, Limits, RefusedBodies, SentRequest
 from yarrow.provider.model_list import make_missing_model_error
 from yarrow.provider.openai_server import OpenAiServer, find_known_window, find_server_key, is_reasoning_model
 from yarrow.provider.request_body import Body
@@ -55,9 +55,11 @@ class OpenAiProvider:
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
         """Stream one answer; if the server refuses an optional part, retry without it, and omit it from then on."""
+        refused = RefusedBodies()
         while True:
             limits = self.limits.get(request.model)
             body = self._body(request, limits)
+            refused.check(body)
             try:
                 options = request.stream_opts
                 decoder = ChatDecoder(self._server.backend, chunk_size=options.chunk_size)
@@ -66,8 +68,9 @@ class OpenAiProvider:
                     async for event in events:
                         yield event
             except ProviderError as error:
-                learned = self.limits.learn(error, SentRequest(request, body, limits))
-                if not learned and not self._server.switch_address(error):
+                if self.limits.learn(error, SentRequest(request, body, limits)):
+                    refused.add(body, error)
+                elif not self._server.switch_address(error):
                     raise
             else:
                 return

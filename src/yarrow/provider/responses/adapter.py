@@ -19,7 +19,7 @@ from yarrow.provider.encoded_history_cache import HistoryCache
 from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.learned_file import open_learned_file
-from yarrow.provider.learned_limits import IMAGE_PATTERN, LearnedLimits, Limits, SentRequest
+from yarrow.provider.learned_limits import IMAGE_PATTERN, LearnedLimits, Limits, RefusedBodies, SentRequest
 from yarrow.provider.model_list import make_missing_model_error
 from yarrow.provider.openai_server import OpenAiServer, find_known_window, find_server_key
 from yarrow.provider.request_body import Body
@@ -60,9 +60,11 @@ class ResponsesProvider:
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
         """Stream one answer; if the server refuses an optional part, retry without it, and omit it from then on."""
+        refused = RefusedBodies()
         while True:
             limits = self.limits.get(request.model)
             body = self._body(request, limits)
+            refused.check(body)
             try:
                 options = request.stream_opts
                 decoder = ResponsesDecoder(self._server.backend, chunk_size=options.chunk_size)
@@ -74,7 +76,9 @@ class ResponsesProvider:
                 if not self.limits.learn(error, SentRequest(request, body, limits)):
                     if not self._server.switch_address(error):
                         raise
-                elif self._accepts_reasoning(limits) and not self._accepts_reasoning(self.limits.get(request.model)):
+                    continue
+                refused.add(body, error)
+                if self._accepts_reasoning(limits) and not self._accepts_reasoning(self.limits.get(request.model)):
                     sentence = f"{self._name} did not accept the earlier reasoning of {request.model}, which is no "
                     yield NoticePiece("REASONING_DROPPED", f"{sentence}longer sent: the model may think about it again")
             else:
