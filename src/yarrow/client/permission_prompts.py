@@ -168,19 +168,11 @@ def format_question(request: pb.PermissionRequest) -> str:
     # Indented, so that no line of a call looks like one of Yarrow's own.
     call = [f"    {f'{line.sign} ' if line.sign else ''}{line.text}" for line in format_call_lines(request)]
     told = [f"  {line}" for line in (format_facts(request, ""), format_agent_reason(request)) if line]
-    covered = (
-        f"  session: allows {describe_scope(request)} until Yarrow ends",
-        "  always: allows the same from now on",
-    )
-    return "\n".join(
-        [
-            f"yarrow: {format_question_title(request)}",
-            *call,
-            *told,
-            *(covered if request.tool != "bash" else ()),
-            CHOICES,
-        ]
-    )
+    covered: list[str] = []
+    if request.tool != "bash":
+        covered.append(f"  session: allows {describe_scope(request)} until Yarrow ends")
+        covered.append("  always: allows the same from now on")
+    return "\n".join([f"yarrow: {format_question_title(request)}", *call, *told, *covered, CHOICES])
 
 
 def _parse_answer(word: str) -> PermissionReply:
