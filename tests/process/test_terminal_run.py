@@ -53,7 +53,7 @@ async def test_queued_steers_and_follow_ups_are_shown(world: World) -> None:
         screen.send("go\r")
         await screen.until("working")
         screen.send("turn left\r")
-        await screen.until("1 now")
+        await screen.until("1 message to send after this step")
         screen.send("then rest\x1b\r")
         await screen.until("1 after this run")
         gate.set()
@@ -70,7 +70,7 @@ async def test_escape_ends_a_run_and_returns_queued_texts(world: World) -> None:
         screen.send("go\r")
         await screen.until("working")
         screen.send("too late\x1b\r")
-        await screen.until("1 after this run")
+        await screen.until("1 message to send after this run")
         screen.send("\x1b")
         await screen.until("Not sent: too late")
         await screen.until("Run interrupted")
@@ -164,6 +164,13 @@ async def test_case_C_05_a_question_waits_and_shows_hidden_characters(world: Wor
         screen.send("go\r")
         await screen.until(TO_ANSWER)
         assert "<U+200B>" in screen.text
+        assert "Permission · Press Tab to answer" in screen.text
+        for text in ("1", "y", "N"):
+            screen.send(text)
+            await screen.until(lambda _, text=text: screen.editor == [text] and "keep typing" in screen.text)
+            screen.send("\r")
+            await screen.until(lambda _: not any(screen.editor) and "To answer, press Tab first" in screen.text)
+        assert "to send after" not in screen.text
         screen.send("\r\r")
         await answer(screen, 4)
         await screen.until("as you wish")

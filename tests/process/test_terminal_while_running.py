@@ -101,7 +101,9 @@ async def test_commands_rejected_while_the_agent_runs_stay_in_the_editor(world: 
 
 
 @pytest.mark.parametrize("line", WAIT)
-@pytest.mark.parametrize(("key", "shown"), [("\r", "1 queued (1 now)"), ("\x1b\r", "1 queued (1 after this run)")])
+@pytest.mark.parametrize(
+    ("key", "shown"), [("\r", "1 message to send after this step"), ("\x1b\r", "1 message to send after this run")]
+)
 async def test_texts_queued_while_the_agent_runs_are_counted(world: World, line: str, key: str, shown: str) -> None:
     async with running(world) as (screen, _other):
         screen.send(f"{line}{key}")

@@ -54,7 +54,7 @@ KEYS: tuple[KeyBinding, ...] = (
 EDITOR_KEYS = (
     ("Ctrl+J", "a new line; Shift+Enter too, if the terminal distinguishes it"),
     ("Up, Down", "move; at the first and last line, prompt history"),
-    ("Tab", "complete a command, its argument or a path"),
+    ("Tab", "complete a command, its argument or a path; move to a permission question to answer it"),
     ("@", "mention a file of the project"),
 )
 """Keys of the editor itself, as shown in the help."""

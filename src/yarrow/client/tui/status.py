@@ -180,9 +180,11 @@ def _make_parts(status: SessionStatus, theme: TerminalTheme, now: float) -> list
 
 
 def _format_queue(status: SessionStatus) -> str:
-    counts = ((status.steers, "now"), (status.follow_ups, "after this run"))
-    parts = ", ".join(f"{count} {when}" for count, when in counts if count)
-    return f"{status.steers + status.follow_ups} queued ({parts})"
+    total = status.steers + status.follow_ups
+    messages = f"{total} {'message' if total == 1 else 'messages'} to send"
+    if status.steers and status.follow_ups:
+        return f"{messages}: {status.steers} after this step, {status.follow_ups} after this run"
+    return f"{messages} after this {'step' if status.steers else 'run'}"
 
 
 def _choose_hint(status: SessionStatus) -> str:

@@ -31,6 +31,8 @@ class QuestionPage(Struct, frozen=True):
     choices: Sequence[str]
     hints: Sequence[str]
     """Descriptions of the keys, longest first: the first that fits is drawn."""
+    heading_hint: str = ""
+    """How to reach the question, in its first row if there is room; empty if it has the focus."""
     is_urgent: bool = False
     """True if the hints say how to reach the question at all."""
     selected: int | None = None
@@ -168,8 +170,12 @@ class _PageLayout:
         return drawn, page.selected if page.selected is not None else max(0, len(drawn) - 2)
 
     def _draw_rule(self) -> str:
-        label = f"── Permission{' ' if self._page.count else ''}{self._page.count} "
-        return self._row((label + "─" * self._columns)[: self._columns - 1], "dim", margin="")
+        label = f"── Permission{' ' if self._page.count else ''}{self._page.count}"
+        hint = f" · {self._page.heading_hint}" if self._page.heading_hint else ""
+        if len(label) + len(hint) + 1 >= self._columns:
+            hint = ""
+        line = "─" * self._columns
+        return self._row(f"{label}{hint} {line}"[: self._columns - 1], "cyan" if hint else "dim", margin="")
 
     def _draw_behind_bar(self, text: str, style: str) -> str:
         return f"{self._row('│', 'dim')} {paint(self._to_ascii(text) if style == 'dim' else text, style, self._theme)}"

@@ -1,5 +1,6 @@
 """Permission question in the terminal UI, safe from keys typed for something else."""
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -74,9 +75,12 @@ CHOICES = ("Yes", "{session}", "{always}", "No", "No, and tell the agent why…"
 NO_CHOICE, ALWAYS_CHOICE, WHY_CHOICE = 3, 2, 4
 CONFIRM_CHOICES = ("Yes, always allow it", "No")
 WAIT_HINTS = ("Press Tab to answer · keep typing to send a message", "Press Tab to answer")
+MISPLACED_HINTS = ("To answer, press Tab first", "Press Tab first")
 EARLY_HINTS = ("Not yet: stop typing for a second, then press Tab", "Wait 1 s, then Tab")
 SELECT_HINTS = ("↑↓ or number to select · Enter confirm · Esc back", "↑↓ · Enter confirm · Esc", "↑↓ Enter Esc")
 WRITE_HINTS = ("Enter send · Esc back", "Enter · Esc")
+_ANSWER_LIKE = re.compile(r"[0-9yn]", re.IGNORECASE)
+"""Texts that a user types into the editor to answer a question."""
 CALL_ROWS_DIVISOR = 3
 """Divisor of the rows of the screen; the quotient is the maximum number of rows of the call."""
 
@@ -116,8 +120,8 @@ class PermissionQuestion:
         self._first = 0
         self._seen_rows = 0
         self._text = ""
-        self._is_early = False
-        """True if the last key tried to move the focus here too early."""
+        self._wait_hints = WAIT_HINTS
+        """Hints shown while the editor has the focus; they explain why the last key did not answer."""
         self._is_whole = False
         """True if the window is large enough to read and answer the question."""
         self.container = Window(_QuestionControl(self), height=self._height, dont_extend_height=True)
@@ -134,7 +138,7 @@ class PermissionQuestion:
             return
         self._reset()
         self._first = 0
-        self._is_early = False
+        self._wait_hints = WAIT_HINTS
         self.guard.note_hidden()
         self.leave()
 
@@ -145,7 +149,7 @@ class PermissionQuestion:
 
     def on_key(self) -> None:
         """Record that a key was pressed, before it is handled."""
-        self._is_early = False
+        self._wait_hints = WAIT_HINTS
         self.guard.note_key()
 
     def enter(self) -> None:
@@ -154,7 +158,14 @@ class PermissionQuestion:
             self._reset()
             self._host.focus_question()
         else:
-            self._is_early = True
+            self._wait_hints = EARLY_HINTS
+
+    def explain_misplaced(self, text: str) -> bool:
+        """Return whether a text sent from the editor looks like an answer; if so, show how to answer."""
+        is_misplaced = self.is_waiting and _ANSWER_LIKE.fullmatch(text.strip()) is not None
+        if is_misplaced:
+            self._wait_hints = MISPLACED_HINTS
+        return is_misplaced
 
     def leave(self) -> None:
         """Move the focus back to the editor."""
@@ -295,7 +306,7 @@ class PermissionQuestion:
     def _make_page(self) -> QuestionPage:
         asked = self._queued or QueuedRequest(self._request)
         has_focus = self._host.has_focus()
-        feet = EARLY_HINTS if self._is_early else WAIT_HINTS
+        feet = self._wait_hints
         if has_focus:
             feet = WRITE_HINTS if self._step == "why" else SELECT_HINTS
         count = f"{asked.number} of {asked.total}" if asked.total > 1 else ""
@@ -307,6 +318,7 @@ class PermissionQuestion:
             choices=self._format_choices(),
             agent_reason="" if confirms else format_agent_reason(self._request),
             hints=feet,
+            heading_hint="" if has_focus else WAIT_HINTS[-1],
             is_urgent=not has_focus,
             selected=self._selected if has_focus else None,
             first=self._first,
