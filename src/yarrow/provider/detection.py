@@ -11,6 +11,7 @@ from yarrow.config.settings import Settings
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.addresses import parse_ollama_root
 from yarrow.provider.api_keys import find_server_variable
+from yarrow.provider.chat_models import is_chat_name
 from yarrow.provider.http.client import HttpClient, HttpRequest, Timeouts
 from yarrow.provider.llamacpp.server_info import DEFAULT_ROOTS, PROBE_SECONDS, find_server
 from yarrow.provider.local.model_files import (
@@ -89,7 +90,7 @@ def describe_setup() -> str:
 
 
 async def _find_ollama_model(http: HttpClient, root: str) -> str:
-    """Return the first model of a running Ollama; empty if there is no Ollama, or it has no model."""
+    """Return the first model that can chat of a running Ollama; empty if there is no Ollama, or no such model."""
     limits = Timeouts(connect=PROBE_SECONDS, write=PROBE_SECONDS, first_byte=PROBE_SECONDS, idle=PROBE_SECONDS)
     try:
         async with (
@@ -99,7 +100,7 @@ async def _find_ollama_model(http: HttpClient, root: str) -> str:
             listed = parse_models(msgspec.json.decode(await response.read()))
     except (TimeoutError, ProviderError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
-    return listed[0].name if listed else ""
+    return next((entry.name for entry in listed if is_chat_name(entry.name)), "")
 
 
 def _find_local_model(environment: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ import msgspec
 
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.base import ModelEntry
+from yarrow.provider.chat_models import is_chat_model
 from yarrow.provider.http.client import HttpClient, HttpRequest, Timeouts
 from yarrow.provider.model_list import UNSUPPORTED_CODES, as_count, as_object, parse_models, parse_rows
 from yarrow.provider.transport import Transport
@@ -39,11 +40,13 @@ async def list_server_models(root: Transport) -> list[ModelEntry]:
 
 
 async def get_first_model(root: Transport) -> str:
-    """Return the name of the first model; raises PROVIDER_SETUP if the server has none."""
-    listed = parse_models(await root.ask("v1/models"))
-    if not listed:
-        raise ProviderError(Code.PROVIDER_SETUP, "the llama.cpp server lists no models; select one with -m")
-    return listed[0].name
+    """Return the name of the first model that can chat; raises PROVIDER_SETUP if the server has none."""
+    rows = parse_rows(await root.ask("v1/models"))
+    names = [model.name for row in rows for model in parse_models([row]) if is_chat_model(row, model.name)]
+    if not names:
+        what = "no models that can chat" if rows else "no models"
+        raise ProviderError(Code.PROVIDER_SETUP, f"the llama.cpp server lists {what}; select one with -m")
+    return names[0]
 
 
 async def _get_or_none(root: Transport, path: str) -> object:

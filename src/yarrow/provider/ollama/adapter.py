@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -24,6 +24,7 @@ from yarrow.provider.base import (
     ProviderInfo,
     UsagePiece,
 )
+from yarrow.provider.chat_models import is_chat_model
 from yarrow.provider.encoded_history_cache import HistoryCache
 from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
@@ -170,14 +171,25 @@ class OllamaProvider:
             return None
 
     async def _first_model(self) -> str:
-        """Return the first model that can chat; the server lists the most recently modified one first."""
-        for row in parse_rows(await self._transport.ask("api/tags")):
-            can = row.get("capabilities")
-            chats = not isinstance(can, list) or "completion" in cast("list[Any]", can)
-            if chats and (named := parse_models([row])):
-                return named[0].name
-        sentence = f"{self._name} has no model: run `ollama pull qwen3`, or name another provider"
+        """Return a model that can chat: a loaded one, else the first; the server lists the last modified one first."""
+        rows = [
+            (model.name, row)
+            for row in parse_rows(await self._transport.ask("api/tags"))
+            for model in parse_models([row])
+        ]
+        loaded = {model.name for model in parse_models(await self._ask_or_none("api/ps"))} if len(rows) > 1 else ()
+        for name, row in sorted(rows, key=lambda named: named[0] not in loaded):
+            if await self._is_chat_model(name, row):
+                return name
+        sentence = f"{self._name} has no model that can chat: run `ollama pull qwen3`, or name another provider"
         raise ProviderError(Code.PROVIDER_SETUP, sentence)
+
+    async def _is_chat_model(self, name: str, row: dict[str, Any]) -> bool:
+        """Return whether a listed model can chat; only newer servers list the capabilities."""
+        if not row.get("capabilities"):
+            shown = as_object(await self._ask_or_none("api/show", {"model": name}))
+            row = row | {"capabilities": shown.get("capabilities")}
+        return is_chat_model(row, name)
 
     def _configured_window(self) -> int:
         options = self._settings.extra_body.get("options")
