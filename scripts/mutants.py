@@ -563,6 +563,22 @@ MUTANTS = (
         "encoded.encoder, encoded.messages = encoder, (*messages[:end], messages[end - 1])",
         "tests/provider/test_law_one.py tests/provider/test_history_cache.py",
     ),
+    Mutant(
+        "1",
+        "an item keeps its id without its reasoning",
+        "provider/responses/items.py",
+        'if not has_reasoning or item.get("id") in given:',
+        'if item.get("id") in given:',
+        "tests/provider/responses tests/provider/test_law_one.py",
+    ),
+    Mutant(
+        "1",
+        "the same reasoning is sent twice",
+        "provider/responses/items.py",
+        "is_new = given.isdisjoint(ids) and len(set(ids)) == len(ids)",
+        "is_new = True",
+        "tests/provider/responses tests/provider/test_law_one.py",
+    ),
     *(Mutant(*row) for row in POLICY_MUTANTS),
 )
 

@@ -153,6 +153,12 @@ async def test_a_stream_without_a_stop_is_not_an_answer() -> None:
     assert rig.messages[-1].incomplete
 
 
+async def test_a_request_names_its_session() -> None:
+    rig = Rig([[{"text": "ok"}]])
+    await rig.run()
+    assert [request.session_id for request in rig.provider.requests] == [rig.agent.session.header.id]
+
+
 async def test_an_endless_answer_is_truncated_and_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_builder, "MAX_ANSWER_CHARACTERS", 10)
     rig = Rig([[{"text": "12345"}] * 100, [{"text": "ok"}]])
