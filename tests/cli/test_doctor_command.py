@@ -168,18 +168,18 @@ async def test_an_unlisted_model_is_a_warning_that_names_others(world: World) ->
 
 async def test_a_missing_model_is_reported(world: World) -> None:
     async with ChatServer() as server:
-        server.pages["/v1/models"] = models("a")
+        server.pages["/v1/models"] = models("a", "b")
         world.configure({"providers": {"work": {"type": "openai", "baseUrl": server.root}}})
         code, checks = await seen(world)
     assert code == 3
     assert checks["work"]["status"] == "ok"
     assert "the only configured provider" in checks["selected"]["seen"]
     assert "-m" in checks["selected"]["todo"]
-    assert "; available: a" in checks["selected"]["todo"]
+    assert "; available: a, b" in checks["selected"]["todo"]
     async with ChatServer(key=KEY) as server:
         settled(world, server.root)
         world.configure(json.loads((world.home / ".yarrow/config.json").read_text()) | {"model": ""})
-        server.pages["/v1/models"] = models("a")
+        server.pages["/v1/models"] = models("a", "b")
         _, checks = await seen(world, WORK_KEY=KEY)
     assert "needs a model" in checks["selected"]["seen"]
     assert "-m" in checks["selected"]["todo"]

@@ -209,7 +209,10 @@ class Settings(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     provider: str = ""
     """Provider to use; empty for the first found of Ollama, llama.cpp, a key in the environment and a local model."""
     model: str = ""
-    """Model to use; empty for the provider's first."""
+    """Model to use; if empty, the first one of Ollama, llama.cpp or `local`, or the only one of a compatible server.
+
+    Hosted providers need it.
+    """
     thinking: ThinkingLevel = ThinkingLevel.OFF
     """Thinking level of the model."""
     fallback: tuple[str, ...] = ()

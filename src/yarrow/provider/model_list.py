@@ -1,5 +1,6 @@
 """Answers of servers about their models: lists, windows, and the errors of a server that gives none."""
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from yarrow.errors import Code, ProviderError
@@ -56,7 +57,15 @@ def as_count(value: object) -> int:
     return value if isinstance(value, int) and value > 0 else 0
 
 
-def make_missing_model_error(name: str) -> ProviderError:
-    """Return PROVIDER_SETUP for the provider `name`, which cannot choose a model itself."""
-    sentence = f"{name} needs a model: use -m, or set `model` (--list-models shows them)"
-    return ProviderError(Code.PROVIDER_SETUP, sentence)
+MAX_NAMED_MODELS = 5
+"""Maximum models named in an error."""
+MAX_NAME_CHARACTERS = 100
+"""Maximum characters shown of such a name."""
+
+
+def make_missing_model_error(name: str, listed: Sequence[str] = ()) -> ProviderError:
+    """Return PROVIDER_SETUP for the provider `name`, which cannot choose one of the `listed` models itself."""
+    named = ", ".join(one[:MAX_NAME_CHARACTERS] for one in listed[:MAX_NAMED_MODELS])
+    more = ", ..." if len(listed) > MAX_NAMED_MODELS else ""
+    which = f"the server lists {named}{more}" if listed else "--list-models shows them"
+    return ProviderError(Code.PROVIDER_SETUP, f"{name} needs a model: use -m, or set `model` ({which})")

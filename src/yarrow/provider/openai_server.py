@@ -9,8 +9,9 @@ from yarrow.provider.addresses import OpenAiAddress, parse_openai_address
 from yarrow.provider.api_keys import find_configured_key, find_vendor_key, has_credential_header, make_missing_key_error
 from yarrow.provider.backend_errors import Backend, make_backend
 from yarrow.provider.base import AdapterConfig, ModelEntry
+from yarrow.provider.chat_models import is_chat_model
 from yarrow.provider.http.client import HttpClient
-from yarrow.provider.model_list import parse_models
+from yarrow.provider.model_list import UNSUPPORTED_CODES, make_missing_model_error, parse_models, parse_rows
 from yarrow.provider.transport import Endpoint, Transport, make_bearer_header, make_timeouts
 
 MAX_REMEMBERED_URLS = 256
@@ -53,14 +54,35 @@ class OpenAiServer:
 
     async def list_models(self) -> list[ModelEntry]:
         """Return the models, with their windows if the server or we know them. Raises `ProviderError`."""
+        listed = parse_models(await self._ask_for_models())
+        return [ModelEntry(entry.name, entry.context_window or find_known_window(entry.name)) for entry in listed]
+
+    async def choose_model(self) -> str:
+        """Return the model to use if none is named: the only one listed that can chat.
+
+        Raises PROVIDER_SETUP, which names some, if the server lists several or none, and `ProviderError`.
+        """
+        if self.address.is_official:
+            # The vendor lists dozens, of which none is the obvious one.
+            raise make_missing_model_error(self.backend.name)
         try:
-            found = await self.transport.ask("models")
+            rows = parse_rows(await self._ask_for_models())
+        except ProviderError as error:
+            if error.code not in UNSUPPORTED_CODES:
+                raise
+            raise make_missing_model_error(self.backend.name) from None
+        names = [entry.name for row in rows for entry in parse_models([row]) if is_chat_model(row, entry.name)]
+        if len(names) == 1:
+            return names[0]
+        raise make_missing_model_error(self.backend.name, names)
+
+    async def _ask_for_models(self) -> object:
+        try:
+            return await self.transport.ask("models")
         except ProviderError as error:
             if not self.switch_address(error):
                 raise
-            found = await self.transport.ask("models")
-        listed = parse_models(found)
-        return [ModelEntry(entry.name, entry.context_window or find_known_window(entry.name)) for entry in listed]
+            return await self.transport.ask("models")
 
     def _connect(self, endpoint: Endpoint) -> Transport:
         return Transport(self._http, endpoint, make_bearer_header(endpoint.backend))

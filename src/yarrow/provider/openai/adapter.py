@@ -17,7 +17,6 @@ from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.learned_file import open_learned_file
 from yarrow.provider.learned_limits import IMAGE_PATTERN, LearnedLimits, Limits, RefusedBodies, SentRequest
-from yarrow.provider.model_list import make_missing_model_error
 from yarrow.provider.openai_server import OpenAiServer, find_known_window, find_server_key, is_reasoning_model
 from yarrow.provider.request_body import Body
 from yarrow.provider.text_calls.policy import make_policy
@@ -40,9 +39,8 @@ class OpenAiProvider:
         self._histories = HistoryCache()
 
     async def info(self) -> ProviderInfo:
-        """Return the capabilities known without a request, which would delay the first answer."""
-        if not self._model:
-            raise make_missing_model_error(self._name)
+        """Return the capabilities known without a request, which would delay the first answer, if a model is named."""
+        self._model = self._model or await self._server.choose_model()
         return ProviderInfo(
             name=self._name,
             model=self._model,
