@@ -274,6 +274,12 @@ def test_a_cancelled_response_is_a_failure() -> None:
         assert decoded.failure.code is Code.SERVER_ERROR
 
 
+def test_an_error_that_is_a_text() -> None:
+    decoded = decode(start(), end("failed", error="It says why."))
+    assert decoded.failure is not None
+    assert "It says why." in decoded.failure.message
+
+
 def test_a_response_that_is_not_streamed() -> None:
     items = [reasoning_item("hm"), message_item("Hi"), call_item("a", "ls", '{"a":1}')]
     decoder = ResponsesDecoder(Backend("test"))
@@ -325,6 +331,14 @@ def test_arguments_as_an_object_and_a_call_without_an_id() -> None:
     nameless = decode(start(), done(0, item | {"name": None}), end())
     assert nameless.failure is not None
     assert nameless.failure.code is Code.MALFORMED_TOOL_CALL
+
+
+def test_calls_with_the_same_id_are_two_calls() -> None:
+    items = [call_item("0", "ls"), call_item("0", "rm")]
+    for last in (end(), end(output=items)):
+        decoded = decode(start(), call(0, "0", "ls"), call(1, "0", "rm"), last)
+        assert [one.name for one in decoded.calls] == ["ls", "rm"]
+        assert len({one.id for one in decoded.calls}) == 2
 
 
 def test_parallel_calls_whose_fragments_alternate() -> None:

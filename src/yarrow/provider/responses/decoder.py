@@ -108,7 +108,8 @@ class ResponsesDecoder(FrameDecoder):
 
     def _make_failure(self, response: FinishedResponse, status: str) -> ProviderError:
         """Return the error of a failed response, in the words of the server."""
-        error = as_object(response.error) or {"message": f"the response is {status}"}
+        said = response.error if isinstance(response.error, str) else f"the response is {status}"
+        error = as_object(response.error) or {"message": said}
         if _REFUSED.search(str(error.get("code"))):
             error = error | {"type": "invalid_request_error"}
         return make_event_error(msgspec.json.encode({"error": error}), self._backend)

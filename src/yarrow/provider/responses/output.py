@@ -121,7 +121,7 @@ class AnswerItems:
     def open(self, item: OutputItem, index: int | None) -> None:
         """Begin an item."""
         known = self._find_same(item)
-        if known is None:
+        if known is None or known.is_closed:  # some servers give several items the same id
             # A part of the item may have come before the event that announces it.
             early = self._find_open(item.type, index)
             known = early if early is not None and not early.is_announced else self._begin(item.type, index)
@@ -243,7 +243,7 @@ class AnswerItems:
         if known is not None and known.kind == item.type:
             return known
         call_id = item.call_id
-        return next((one for one in self._items if one.call.id == call_id), None) if call_id else None
+        return next((one for one in reversed(self._items) if one.call.id == call_id), None) if call_id else None
 
 
 def _find_thinking_part(event: ResponseEvent) -> tuple[str, int]:
