@@ -301,7 +301,8 @@ async def test_a_failing_first_choice_is_saved_only_if_confirmed(world: World) -
         await screen.until("Save it anyway")
         assert "127.0.0.1:9" in screen.rows[1]
         assert not file.exists()
-        assert "Gemini          API key in GEMINI_API_KEY, and the extra `gemini`" in screen.text
+        assert f"{'Gemini':27}API key in GEMINI_API_KEY, and the extra `gemini`" in screen.text
+        assert f"{'OpenAI (reasoning models)':27}API key in OPENAI_API_KEY" in screen.text
         screen.send("/anthr\r")
         await screen.until("ANTHROPIC_API_KEY=...")
         assert not file.exists()
