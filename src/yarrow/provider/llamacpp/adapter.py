@@ -21,6 +21,7 @@ from yarrow.provider.learned_file import open_learned_file
 from yarrow.provider.learned_limits import LearnedLimits, RefusedBodies, SentRequest
 from yarrow.provider.llamacpp import server_info
 from yarrow.provider.llamacpp.server_info import DEFAULT_ROOTS, find_server
+from yarrow.provider.output_limit import OutputLimit
 from yarrow.provider.text_calls.policy import make_policy
 from yarrow.provider.text_calls.reader import extract_text_calls
 from yarrow.provider.transport import Endpoint, Transport, make_bearer_header, make_timeouts
@@ -66,10 +67,12 @@ class LlamaCppProvider:
         whole = encode_chat_request(
             request, target, fields=make_llamacpp_fields(request, self._settings), extra=self._settings.extra_body
         )
+        window = self._settings.context_window or self.limits.get_window(request.model)
+        output = OutputLimit(self._name, request, window)
         load_wait, refused, options = self.make_load_wait(), RefusedBodies(), request.stream_opts
         while True:
             limits = self.limits.get(request.model)
-            body = apply_chat_limits(whole, limits)
+            body = output.apply(apply_chat_limits(whole, limits))
             refused.check(body)
             try:
                 decoder = ChatDecoder(self._backend, chunk_size=options.chunk_size)
@@ -78,7 +81,9 @@ class LlamaCppProvider:
                     async for event in events:
                         yield event
             except ProviderError as error:
-                if self.limits.learn(error, SentRequest(request, body, limits)):
+                if notice := output.learn(error, body):
+                    yield notice
+                elif self.limits.learn(error, SentRequest(request, body, limits)):
                     refused.add(body, error)
                 else:
                     await load_wait.wait(error)

@@ -18,6 +18,7 @@ from yarrow.provider.http.client import HttpClient
 from yarrow.provider.learned_file import open_learned_file
 from yarrow.provider.learned_limits import IMAGE_PATTERN, LearnedLimits, Limits, RefusedBodies, SentRequest
 from yarrow.provider.openai_server import OpenAiServer, find_known_window, find_server_key, is_reasoning_model
+from yarrow.provider.output_limit import OutputLimit
 from yarrow.provider.request_body import Body
 from yarrow.provider.text_calls.policy import make_policy
 from yarrow.provider.text_calls.reader import extract_text_calls
@@ -54,9 +55,11 @@ class OpenAiProvider:
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[ProviderEvent]:
         """Stream one answer; if the server refuses an optional part, retry without it, and omit it from then on."""
         refused = RefusedBodies()
+        window = self._settings.context_window or self.limits.get_window(request.model)
+        output = OutputLimit(self._name, request, window)
         while True:
             limits = self.limits.get(request.model)
-            body = self._body(request, limits)
+            body = output.apply(self._body(request, limits))
             refused.check(body)
             try:
                 options = request.stream_opts
@@ -66,7 +69,9 @@ class OpenAiProvider:
                     async for event in events:
                         yield event
             except ProviderError as error:
-                if self.limits.learn(error, SentRequest(request, body, limits)):
+                if notice := output.learn(error, body):
+                    yield notice
+                elif self.limits.learn(error, SentRequest(request, body, limits)):
                     refused.add(body, error)
                 elif not self._server.switch_address(error):
                     raise
