@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from doubles.screen import Screen
 from doubles.world import World
 from yarrow.cli.sessions_command import TERMINAL_COMMANDS
 from yarrow.client.command_dispatch import CHAT_COMMANDS
@@ -648,3 +649,20 @@ async def test_an_unreadable_session_can_be_deleted(world: World, told: str) -> 
 async def test_the_session_created_last_is_the_latest(world: World, told: str) -> None:
     made = (await world.run("-c", "--json", "/branch 1")).lines[1]["sessionId"]
     assert (await world.run("-c", "/stats")).out.startswith(f"session    {made}\n")
+
+
+async def test_rows_on_a_terminal_are_aligned_and_cut_at_its_width(world: World) -> None:
+    long = "why does the parser of this program reject every line that it reads?"
+    world.script([{"text": "because"}])
+    for _ in range(2):
+        assert (await world.run(long)).code == 0
+    assert (await world.run("short")).code == 0
+    piped = (await world.run("sessions")).out.splitlines()
+    assert [row.index("  ", 12) for row in piped] == [26, 29, 29]
+    assert [row[31:35] for row in piped] == ["shor", "why ", "why "]
+    for words in (("sessions",), ("sessions", "tree")):
+        async with Screen(world, *words, size=(60, 24)) as screen:
+            assert await screen.ended() == 0
+            rows = [row for row in screen.rows if row]
+            assert len(rows) == 3
+            assert sum(row.endswith("…") for row in rows) == 2

@@ -49,6 +49,22 @@ def test_the_title_is_the_first_text_of_the_user(tmp_path: Path) -> None:
     assert read_head(write_session(tmp_path / "s1.jsonl", header(), *others)).title == "yes"
 
 
+@pytest.mark.parametrize(
+    ("text", "typed", "title"),
+    [
+        ("Review <untrusted_input>shop.py</untrusted_input>", "/review shop.py", "/review shop.py"),
+        ("review this\n\n<stdin>\ndiff --git\n</stdin>", "", "review this"),
+        ('look\n\n<file path="a b.txt">\nx\n</file>\n\n<stdin>\ny\n</stdin>', "", "look"),
+        ('<file path="notes.txt">\nx\n</file>', "", "@notes.txt"),
+        ("I ran the tool bash with x", 'bash {"command":"x"}', "I ran the tool bash with x"),
+        ("what does <stdin> mean", "", "what does <stdin> mean"),
+    ],
+)
+def test_the_title_is_what_the_user_typed(tmp_path: Path, text: str, typed: str, title: str) -> None:
+    first = replace(message(text), typed=typed)
+    assert read_head(write_session(tmp_path / "s1.jsonl", header(), first)).title == title
+
+
 def test_names_set_later(tmp_path: Path) -> None:
     early = write_session(tmp_path / "s1.jsonl", header(), rename("early", 1), message("x"), *FILLER)
     late = write_session(tmp_path / "s2.jsonl", header(), message("x"), *FILLER, rename("late", 3), rename("latest", 4))

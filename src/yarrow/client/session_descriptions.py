@@ -36,12 +36,24 @@ def format_list(sessions: Sequence[pb.SessionSummary]) -> str:
     title.
     """
     titles = Counter(format_title(session) for session in sessions)
-    return "".join(_format_row(session, same=titles[format_title(session)] > 1) for session in sessions)
+    same = [titles[format_title(session)] > 1 for session in sessions]
+    width = len(format_time(0, seconds=any(same)))
+    return "".join(_format_row(session, width, same=one) for session, one in zip(sessions, same, strict=True))
 
 
-def _format_row(session: pb.SessionSummary, *, same: bool) -> str:
+def cut_lines(text: str, columns: int) -> str:
+    """Return a text with each line cut to fit into `columns`."""
+    from rich.cells import cell_len, set_cell_size  # only terminals need it
+
+    lines = text.split("\n")
+    return "\n".join(
+        line if cell_len(line) <= columns else f"{set_cell_size(line, columns - 1).rstrip()}…" for line in lines
+    )
+
+
+def _format_row(session: pb.SessionSummary, width: int, *, same: bool) -> str:
     parent = f"  (child of {sanitize(shorten_id(session.parent_id))})" if session.parent_id else ""
-    when = format_time(session.updated.seconds, seconds=same)
+    when = format_time(session.updated.seconds, seconds=same).ljust(width)
     # A line that is the title is already visible.
     is_seen = sanitize(session.found) == format_title(session)
     found = f"{' ' * SHORT_ID_CHARACTERS}  {sanitize(session.found)}\n" if session.found and not is_seen else ""

@@ -1,5 +1,6 @@
 """`yarrow sessions`: lists, shows and searches saved sessions, and runs commands of the table on one of them."""
 
+import shutil
 from collections.abc import Sequence
 
 from grpc import StatusCode, aio
@@ -83,15 +84,21 @@ async def _print_result(context: CommandContext, name: str, rest: Sequence[str],
         # The usage in the table is that of the slash command.
         words = ("usage: yarrow sessions", name, *(["ID"] if name in SESSION_COMMANDS else []), error.usage)
         raise CommandError(" ".join(filter(None, words))) from None
-    out.write(f"{sanitize(answer.stdout_text)}\n")
+    text = f"{sanitize(answer.stdout_text)}\n"
+    out.write(_fit(text, out) if name == "tree" else text)
     return answer.notice
+
+
+def _fit(text: str, out: Sink) -> str:
+    """Return a text with its lines cut at the width of the terminal, if it goes to one."""
+    return session_descriptions.cut_lines(text, shutil.get_terminal_size().columns) if out.is_terminal else text
 
 
 async def _print_list(stub: Stub, request: pb.ListSessionsRequest, *, json: bool, out: Sink) -> int:
     """Print the sessions; return their number."""
     response = await stub.ListSessions(request)
     if not json:
-        out.write(session_descriptions.format_list(response.sessions))
+        out.write(_fit(session_descriptions.format_list(response.sessions), out))
         return len(response.sessions)
     for session in response.sessions:
         entry = {

@@ -3,6 +3,7 @@
 import io
 import mmap
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -27,6 +28,10 @@ TAIL_WINDOWS = (8 * 1024, 1024 * 1024)
 """Bytes from the end that are searched for the last record; the second size is used if the first finds none."""
 MAX_TITLE_CHARACTERS = 120
 """Maximum characters of a title."""
+_ATTACHMENT = re.compile(r"(?:\A|\n\n)<(?:stdin|file path=\"([^\"\n]*)\")>\n")
+"""Label of an attached file or of piped input in a prompt."""
+MAX_LABEL_SEARCH_CHARACTERS = 8_192
+"""Maximum characters of a prompt that are searched for the first label."""
 MAX_LINE_CHARACTERS = 100
 """Maximum characters of a found line."""
 _MAX_LEAD_CHARACTERS = 30
@@ -313,8 +318,19 @@ def _is_prompt(record: object) -> bool:
 def _find_title(records: Iterable[Record | UnknownRecord]) -> str:
     for record in records:
         if isinstance(record, Message) and _is_prompt(record):
-            return make_title(record.text)
+            return make_title(find_words(record))
     return ""
+
+
+def find_words(message: Message) -> str:
+    """Return what the user typed for a message: its command, or its text without attached files and piped input."""
+    if message.typed.startswith("/"):
+        return message.typed
+    text = message.text.strip()
+    found = _ATTACHMENT.search(text, 0, MAX_LABEL_SEARCH_CHARACTERS)
+    if found is None:
+        return text
+    return text[: found.start()] or (f"@{found[1]}" if found[1] else text)
 
 
 def make_title(text: str) -> str:

@@ -16,7 +16,7 @@ from yarrow.session.html.blocks import format_tokens
 from yarrow.session.html.conversation import ConversationRenderer
 from yarrow.session.html.markup import Html, element, escape, format_size, reveal_controls, shorten, time_element
 from yarrow.session.record import Header
-from yarrow.session.session_file_reader import SessionHead, StoredSession, make_title
+from yarrow.session.session_file_reader import SessionHead, StoredSession, find_words, make_title
 from yarrow.session.state import SessionState, fold_records
 
 MAX_ANCESTORS = 100
@@ -46,7 +46,7 @@ def find_related_sessions(loaded: StoredSession, heads: Sequence[SessionHead]) -
     """
     header, known = loaded.header, _by_id(heads)
     said = {
-        make_title(stored.value.text)
+        make_title(find_words(stored.value))
         for stored in loaded.records
         if isinstance(stored.value, Message) and stored.value.role is Role.USER
     }
@@ -258,7 +258,7 @@ def _is_prompt(message: Message) -> bool:
 
 
 def _typed_text(message: Message) -> str:
-    return message.typed or message.text
+    return message.typed or find_words(message)
 
 
 def _first_line(message: Message) -> str:
