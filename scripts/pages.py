@@ -1,6 +1,6 @@
-"""Generator of the reference pages from the code: pages.py FOLDER, or pages.py --check
+"""Generator of the reference pages and the descriptions of tools from the code: pages.py FOLDER, or pages.py --check
 
-With `--check` nothing is written; it fails if a page in docs/ is not up to date.
+With `--check` nothing is written; it fails if a page in docs/ or the descriptions are not up to date.
 """
 
 import re
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 from described import Described, Field, structs
 from google.protobuf.descriptor import Descriptor
 
@@ -23,6 +24,9 @@ from yarrow.config.settings_merge import VARIABLE_PREFIX, map_settings_by_variab
 from yarrow.config.validation import MAX_NUMBER
 from yarrow.event import events
 from yarrow.session import record
+from yarrow.tool.base import get_access
+from yarrow.tool.builtin import DESCRIPTIONS, NAMES, BuiltinTool, ToolDescription
+from yarrow.tool.registry import make_spec
 from yarrow.v1 import agent_pb2 as pb
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -257,6 +261,13 @@ def _escaped(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+def tool_descriptions() -> str:
+    """Return the descriptions of the built-in tools, in JSON."""
+    tools = {name: BuiltinTool(name).load() for name in NAMES}
+    found = {name: ToolDescription(tool.read_only, get_access(tool), make_spec(tool)) for name, tool in tools.items()}
+    return msgspec.json.format(msgspec.json.encode(found)).decode() + "\n"
+
+
 PAGES = {
     "command-line.md": command_line,
     "settings.md": configuration,
@@ -270,13 +281,15 @@ def main(arguments: list[str]) -> int:
     """Run with the given arguments and return the exit code."""
     match arguments:
         case ["--check"]:
-            stale = [name for name, page in PAGES.items() if _read(DOCS / name) != page().rstrip() + "\n"]
+            stale = [f"docs/{name}" for name, page in PAGES.items() if _read(DOCS / name) != page().rstrip() + "\n"]
+            stale += [DESCRIPTIONS.name] if _read(DESCRIPTIONS) != tool_descriptions() else []
             for name in stale:
-                print(f"docs/{name} is not what the code says: run make generate", file=sys.stderr)
+                print(f"{name} is not what the code says: run make generate", file=sys.stderr)
             return 1 if stale else 0
         case [folder] if not folder.startswith("-"):
             for name, page in PAGES.items():
                 (Path(folder) / name).write_text(page().rstrip() + "\n", "utf-8")
+            DESCRIPTIONS.write_text(tool_descriptions(), "utf-8")
             return 0
         case _:
             print(__doc__, file=sys.stderr)

@@ -14,12 +14,6 @@ from yarrow.provider.api_keys import find_server_variable
 from yarrow.provider.chat_models import is_chat_name
 from yarrow.provider.http.client import HttpClient, HttpRequest, Timeouts
 from yarrow.provider.llamacpp.server_info import DEFAULT_ROOTS, PROBE_SECONDS, find_server
-from yarrow.provider.local.model_files import (
-    EXECUTABLE_REASON,
-    INSTALL_COMMAND,
-    find_unavailable_reason,
-    list_installed,
-)
 from yarrow.provider.model_list import parse_models
 
 *_VARIABLES, _LAST_VARIABLE = dict.fromkeys(f"{vendor.variable}=..." for vendor in VENDORS.values())
@@ -80,6 +74,8 @@ async def detect(
 
 def describe_setup() -> str:
     """Return the setup advice shown without a backend; it offers a local model only if this machine can run one."""
+    from yarrow.provider.local.model_files import EXECUTABLE_REASON, INSTALL_COMMAND, find_unavailable_reason
+
     match find_unavailable_reason():
         case "":
             return f"{SETUP_INSTRUCTIONS}\n  no server or key: {PULL_INSTRUCTION}"
@@ -105,6 +101,9 @@ async def _find_ollama_model(http: HttpClient, root: str) -> str:
 
 def _find_local_model(environment: Mapping[str, str]) -> str:
     """Return the name of an installed local model that can run; empty if there is none."""
+    # Imported here: it can download and unpack models, and most prompts go to a server.
+    from yarrow.provider.local.model_files import find_unavailable_reason, list_installed
+
     if find_unavailable_reason():
         return ""
     return next(iter(list_installed(environment)), "")

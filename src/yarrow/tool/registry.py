@@ -12,6 +12,7 @@ from yarrow.message import ToolCall, ToolSpec
 from yarrow.policy.permission.path_rules import ToolKind
 from yarrow.tool.arguments import InvalidArguments, decode_arguments, make_schema
 from yarrow.tool.base import OTHER_ACCESS, Access, Done, Progress, Result, Tool, ToolContext, ToolFailed, get_access
+from yarrow.tool.builtin import BuiltinTool
 from yarrow.tool.result_limits import MAX_PROGRESS_BYTES, limit_diff, limit_text, replace_unstorable, take_last_bytes
 
 Authorize = Callable[[Tool, Struct, ToolContext], Awaitable[ToolContext | ToolFailed]]
@@ -100,7 +101,7 @@ class ToolRegistry:
 
     def _get_spec(self, tool: Tool) -> ToolSpec:
         if tool.name not in self._specs:
-            self._specs[tool.name] = ToolSpec(tool.name, _find_description(tool), make_schema(tool.arguments))
+            self._specs[tool.name] = tool.spec if isinstance(tool, BuiltinTool) else make_spec(tool)
         return self._specs[tool.name]
 
     def _describe_unknown(self, name: str, offered: frozenset[str] | None) -> ToolFailed:
@@ -151,6 +152,11 @@ async def _check_output(
             await output.aclose()
     if result is not None:
         yield result
+
+
+def make_spec(tool: Tool) -> ToolSpec:
+    """Return a tool as a model sees it."""
+    return ToolSpec(tool.name, _find_description(tool), make_schema(tool.arguments))
 
 
 def _find_description(tool: Tool) -> str:
