@@ -15,7 +15,7 @@ from yarrow.agent.compaction.summary import list_touched_files
 from yarrow.config.settings import PermissionMode
 from yarrow.message import Message, Role, Text, ToolCall
 from yarrow.policy.permission.path_rules import ToolKind
-from yarrow.policy.workspace import Refused
+from yarrow.policy.refusal import Refused
 from yarrow.tool.arguments import make_schema
 from yarrow.tool.base import OTHER_ACCESS, Access, Done, Progress, Result, Tool, ToolContext, ToolFailed, get_access
 from yarrow.tool.builtin import BUILTIN_TOOLS

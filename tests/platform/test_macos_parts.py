@@ -83,7 +83,8 @@ for level in ("workspace", "workspace", "off", "strict"):
 def test_names_compare_as_on_the_usual_file_system(in_python: Callable[..., str]) -> None:
     code = """
 from pathlib import Path
-from yarrow.policy.workspace import Refused, Workspace
+from yarrow.policy.workspace import Workspace
+from yarrow.policy.refusal import Refused
 from yarrow.policy.permission.path_rules import DeniedPaths, PathRules
 home = Path.home()
 rules = {"read(S\u00e9cret/**)": "deny"}

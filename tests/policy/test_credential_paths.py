@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from sandboxed import SECRET, USERS, Corner, corner
 
+from yarrow.policy.refusal import Refused
 from yarrow.policy.sandbox.token_free_settings import redact_settings
 from yarrow.policy.secret_file_patterns import SECRET_PATHS, is_secret_name
-from yarrow.policy.workspace import Refused, Workspace
+from yarrow.policy.workspace import Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 

@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 from sandboxed import Corner, git
 
+from yarrow.policy.refusal import Refused
 from yarrow.policy.startup_files import find_linked_startup_files, find_startup_files
-from yarrow.policy.workspace import Refused, Workspace
+from yarrow.policy.workspace import Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from yarrow.platform import linux_syscalls
+from yarrow.policy.refusal import Refused
 from yarrow.policy.symlink_free_open import PATH_CHANGED_ERRORS, open_beneath, open_directory
-from yarrow.policy.workspace import Refused, Workspace
+from yarrow.policy.workspace import Workspace
 from yarrow.tool.atomic_file_change import open_writable
 from yarrow.tool.base import ToolFailed
 

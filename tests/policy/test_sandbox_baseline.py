@@ -9,8 +9,9 @@ import pytest
 from sandboxed import Corner, corner, git
 
 from yarrow.policy.git_config import harmless_settings
+from yarrow.policy.refusal import Refused
 from yarrow.policy.sandbox import directory_scan
-from yarrow.policy.workspace import Refused, Workspace
+from yarrow.policy.workspace import Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 

@@ -6,7 +6,8 @@ import pytest
 from sandboxed import Corner, git
 
 from yarrow.policy.git_config import included_files
-from yarrow.policy.workspace import Refused, Workspace
+from yarrow.policy.refusal import Refused
+from yarrow.policy.workspace import Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 

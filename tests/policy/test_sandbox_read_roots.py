@@ -6,11 +6,12 @@ import pytest
 from msgspec.structs import replace
 from sandboxed import SECRET, Corner, git
 
+from yarrow.policy.refusal import Refused
 from yarrow.policy.sandbox import secrets_in_readable_roots
 from yarrow.policy.sandbox.directory_scan import start_scan
 from yarrow.policy.sandbox.secrets_in_readable_roots import find_read_root_secrets
 from yarrow.policy.sandbox_factory import SandboxFactory
-from yarrow.policy.workspace import Refused, Workspace
+from yarrow.policy.workspace import Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 HIDDEN = (".env", "deep/er/.env.local", "build/x/.env", "linked/.env", ".env~")

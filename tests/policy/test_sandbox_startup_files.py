@@ -10,8 +10,9 @@ from sandboxed import Corner
 
 from yarrow.cli import bootstrap
 from yarrow.config.settings import Settings
+from yarrow.policy.refusal import Refused
 from yarrow.policy.startup_files import find_linked_startup_files, find_startup_files, protectable_files
-from yarrow.policy.workspace import Refused, Workspace
+from yarrow.policy.workspace import Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from sandboxed import PYTHON, SECRET, Corner, git
 
 from yarrow.policy.environment import with_git_settings
+from yarrow.policy.refusal import Refused
 from yarrow.policy.sandbox import git_internal_files
 from yarrow.policy.sandbox.git_internal_files import MAX_RECORDED_BYTES, is_recorded, is_tracked
 from yarrow.policy.sandbox.mounts import DEV_NULL, MAX_MASK_FILES, TRUST_STAT_SETTINGS, make_masks
-from yarrow.policy.workspace import Refused, Workspace
+from yarrow.policy.workspace import Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 LONG_AGO = time.time() - 10_000

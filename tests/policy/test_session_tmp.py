@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from sandboxed import PYTHON, USERS, Corner, corner
 
 from yarrow.policy.permission.path_rules import DeniedPaths, PathRules
+from yarrow.policy.refusal import Refused
 from yarrow.policy.sandbox.session_tmp import SessionTmp
-from yarrow.policy.workspace import Refused, Workspace
+from yarrow.policy.workspace import Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
 NAMES = ("/tmp/a", "/tmp/b", "/tmp/d", "/tmp/d/a", "/tmp/d/b", "/tmp/.h", "{ws}/a", "{ws}/d/b")

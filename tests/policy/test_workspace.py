@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from yarrow.errors import ConfigError
+from yarrow.policy.refusal import Refused
 from yarrow.policy.secret_names import SecretFiles
 from yarrow.policy.temp_dir import create_output_file, temp_directory
-from yarrow.policy.workspace import Refused, Workspace
+from yarrow.policy.workspace import Workspace
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
 """The documentation matches the code: keys, defaults and limits."""
 
+import asyncio
 import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,8 @@ async def test_the_page_on_adding_a_tool_works(world: World, tmp_path: Path) -> 
     table.write_text(table.read_text().replace('"bash")', '"bash", "reverse")'))
     world.environment["PYTHONPATH"] = str(package.parent)
     pages = [sys.executable, ROOT / "scripts" / "pages.py", tmp_path]
-    subprocess.run(pages, env=os.environ | {"PYTHONPATH": str(package.parent)}, check=True)
+    generator = await asyncio.create_subprocess_exec(*pages, env=os.environ | {"PYTHONPATH": str(package.parent)})
+    assert await generator.wait() == 0
     (world.project / "secret").mkdir()
     for name in ("open", "secret/plan"):
         (world.project / name).write_text("abc")

@@ -239,7 +239,7 @@ async def test_warnings_about_extensions_and_omissions_reach_every_client(house:
 
 
 async def test_a_skill_outside_the_project_may_be_read_by_the_tools(house: House) -> None:
-    from yarrow.policy.workspace import Refused
+    from yarrow.policy.refusal import Refused
     from yarrow.service.session_configuration import SessionPlan
     from yarrow.service.sessions import Sessions
 

@@ -16,7 +16,8 @@ from yarrow.message import ToolCall
 from yarrow.platform.real_path import real_path
 from yarrow.policy.permission.decision import Allow, Ask, Deny, decide, denial, match_rules, refused_by_mode
 from yarrow.policy.permission.path_rules import READ_RULE, CallDescription, DeniedPaths, PathRules, RuleEffect, ToolKind
-from yarrow.policy.workspace import Refused, Workspace
+from yarrow.policy.refusal import Refused
+from yarrow.policy.workspace import Workspace
 from yarrow.tool.base import Tool, ToolContext, ToolFailed, get_access
 from yarrow.tool.paths import locate
 

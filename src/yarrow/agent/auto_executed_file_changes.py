@@ -101,7 +101,7 @@ class ExecutedFiles:
         self, pieces: AsyncGenerator[Progress | Result], call: ToolCall, resources: RunResources
     ) -> AsyncGenerator[Progress | Result]:
         """Pass on what a tool yields, and record the executed files that it wrote."""
-        access, context = resources.registry.get_access(call.name), resources.context
+        access, context = resources.registry.get_access(call.name), resources.require_context()
         named = _named(call, access)
         roots = _roots(context, named.get(access.directory, ""))
         if self._repositories is None and context.sandbox is not None:

@@ -79,9 +79,9 @@ class RunResources(Struct, frozen=True):
     provider: Provider
     info: ProviderInfo
     registry: ToolRegistry
-    context: ToolContext
-    """Context of the tools; without a workspace until `tool_setup` has been called."""
     hooks: HookRegistry
+    context: ToolContext | None = None
+    """Context of the tools; None until `tool_setup` has been called."""
     consent: PermissionConfig = PermissionConfig()
     """Permissions granted or denied in advance."""
     redactor: Redactor = NO_REDACTION
@@ -106,6 +106,12 @@ class RunResources(Struct, frozen=True):
         setup = await self.tool_setup()
         contained = setup.context.sandbox is not None
         return replace(self, context=setup.context, redactor=setup.redactor, contained=contained, tool_setup=None)
+
+    def require_context(self) -> ToolContext:
+        """Return the context of the tools, which are set up."""
+        if self.context is None:
+            raise RuntimeError("a tool was used before the tools were set up")
+        return self.context
 
     def restricted_by(self, header: Header) -> "RunResources":
         """Return a copy with the permissions, tools and dry-run setting of `header`.

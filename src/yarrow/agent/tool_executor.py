@@ -4,13 +4,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractContextManager, aclosing
 from itertools import groupby
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from yarrow.agent.authorization import ToolAuthorizer, asks_outside
-from yarrow.agent.auto_executed_file_changes import ExecutedFiles
 from yarrow.agent.cancellation_shield import run_shielded
 from yarrow.agent.run_context import LoopPorts, RunResources
 from yarrow.errors import Code, RunError, YarrowError
@@ -20,6 +18,9 @@ from yarrow.redaction.redactor import Redactor
 from yarrow.redaction.stream import RedactingStream
 from yarrow.tool.base import Done, Progress, Result, Tool, ToolContext, ToolFailed
 from yarrow.tool.registry import Authorize, limit_result
+
+if TYPE_CHECKING:
+    from yarrow.agent.auto_executed_file_changes import ExecutedFiles
 
 MAX_PARALLEL = 8
 """Maximum read-only calls that run in parallel."""
@@ -45,8 +46,8 @@ class ToolExecutor:
         self._ports = ports
         self._resources = resources
         self._repetition = LoopDetector()
-        self._traces = ExecutedFiles()
-        """Files written that other tools execute."""
+        self._traces: ExecutedFiles | None = None
+        """Files written that other tools execute; None before the first call."""
         self._offered: frozenset[str] = frozenset()
         self._started: set[str] = set()
         """Ids of the calls of the current message that were permitted and started to run."""
@@ -102,7 +103,7 @@ class ToolExecutor:
 
     async def notices(self) -> list[Notice]:
         """Return the notices for the user about the calls and the files that they changed."""
-        return await self._traces.notices(self._resources.context)
+        return [] if self._traces is None else await self._traces.notices(self._resources.require_context())
 
     async def answer_truncated(self, calls: Sequence[ToolCall]) -> None:
         """Answer the calls of an incomplete message; like the message, the results are recorded but never sent."""
@@ -159,16 +160,20 @@ class ToolExecutor:
         return _BufferedResult(tuple(deltas), result)
 
     def _execute(self, call: ToolCall) -> AsyncGenerator[Progress | Result]:
+        # Imported here: a run without a call changes no files, and checks no permission.
+        from yarrow.agent.auto_executed_file_changes import ExecutedFiles
+
         resources = self._resources
+        self._traces = traces = self._traces or ExecutedFiles()
         pieces = resources.registry.execute(
             call,
-            self._traces.reporting(resources.context),
+            traces.reporting(resources.require_context()),
             authorize=self._record_start(call),
             dry_run=resources.settings.dry_run,
             offered=self._offered,
         )
         if self._runs_alone(call) and not (self._by_person or resources.settings.dry_run or call.invalid_arguments):
-            pieces = self._traces.left_by(pieces, call, resources)
+            pieces = traces.left_by(pieces, call, resources)
         if self._ports.hook_runner.at_tools:
             # Hooks get the output with keys redacted, and may add new ones.
             pieces = self._hooked(call, self._redacted(pieces))
@@ -178,6 +183,8 @@ class ToolExecutor:
 
     def _record_start(self, call: ToolCall) -> Authorize:
         """Return the authorizer of a call, which also records that a permitted call starts."""
+        from yarrow.agent.authorization import ToolAuthorizer  # as above
+
         authorizer = ToolAuthorizer(call, self._resources, None if self._by_person else self._ports.questions)
 
         async def authorize(tool: Tool, arguments: Struct, context: ToolContext) -> ToolContext | ToolFailed:
@@ -201,6 +208,8 @@ class ToolExecutor:
         async with aclosing(pieces):
             # The registry answers invalid calls.
             if not call.invalid_arguments:
+                from yarrow.agent.authorization import asks_outside  # as above
+
                 resources = self._resources
                 result = await hook_runner.before_call(
                     call,
@@ -217,7 +226,7 @@ class ToolExecutor:
                         result = piece
         if result is not None:
             result = await hook_runner.after_call(self._resources.keys.redact_struct(call), result)
-            yield limit_result(result, self._resources.context)
+            yield limit_result(result, self._resources.require_context())
 
     async def _finish(self, unanswered: list[ToolCall], call: ToolCall, result: Result) -> int:
         """Answer a finished call; return how many times in a row it had this result."""

@@ -4,13 +4,14 @@ import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from yarrow.errors import ConfigError
 from yarrow.platform import system
+from yarrow.policy.refusal import Refused
 from yarrow.policy.sandbox.probe import find_bwrap, unavailable_reason
 from yarrow.policy.sandbox.sandbox_spec import (
     SYSTEM_DIRECTORIES,
@@ -22,7 +23,9 @@ from yarrow.policy.sandbox.sandbox_spec import (
     owner_problem,
 )
 from yarrow.policy.temp_dir import temp_directory
-from yarrow.policy.workspace import Refused, Workspace
+
+if TYPE_CHECKING:
+    from yarrow.policy.workspace import Workspace  # a run without a call needs none
 
 FIRST_START_MARKER = "no-sandbox-told"
 """Empty file next to the journal directory; exists once the user was informed that their system has no sandbox."""
@@ -146,7 +149,7 @@ class SandboxFactory:
             forget_worktrees(session_places(spec), spec.writable)
             remove(spec.session_dir)
 
-    def create(self, session_id: str, workspace: Workspace, denied: Iterable[Path] = ()) -> SandboxSpec | None:
+    def create(self, session_id: str, workspace: "Workspace", denied: Iterable[Path] = ()) -> SandboxSpec | None:
         """Return the sandbox of a session; None if it has none.
 
         Paths in `denied` that lie in the workspace are empty inside.
@@ -172,7 +175,7 @@ class SandboxFactory:
             root_readable_files.start_scan(tuple(map(str, made.readable)))
         return self._specs[session_id]
 
-    def describe(self, workspace: Workspace) -> SandboxSpec | None:
+    def describe(self, workspace: "Workspace") -> SandboxSpec | None:
         """Return the sandbox that commands would run in, for display only; None if there is none.
 
         Nothing is created, and whether the sandbox works is not tested, since that would start a process. Raises
@@ -192,7 +195,7 @@ class SandboxFactory:
             return None
         return self._build_spec(workspace, NO_DIRECTORY)
 
-    def _build_spec(self, workspace: Workspace, private: Path, denied: Iterable[Path] = ()) -> SandboxSpec:
+    def _build_spec(self, workspace: "Workspace", private: Path, denied: Iterable[Path] = ()) -> SandboxSpec:
         # Commands may not write in roots where file tools may not, such as a repository's hooks or our own settings.
         kept = [root for root in workspace.writable if isinstance(workspace.resolve_write(root / "file"), Refused)]
         top = None if workspace.writable[0] in kept else self._repository(workspace.writable[0])
@@ -230,7 +233,7 @@ class SandboxFactory:
         # The name has a fixed length for any id, so that socket paths inside do not become too long.
         return temp_directory() / f"box-{hashlib.sha256(session_id.encode()).hexdigest()[:16]}"
 
-    def _visible_temp_dir(self, workspace: Workspace) -> tuple[Path, ...]:
+    def _visible_temp_dir(self, workspace: "Workspace") -> tuple[Path, ...]:
         """Return the directory of all sessions if commands would see it, because the mounts of one reveal its name."""
         scratch = temp_directory()
         readable = any(scratch.is_relative_to(root) for root in workspace.readable)

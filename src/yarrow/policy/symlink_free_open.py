@@ -6,6 +6,8 @@ from pathlib import Path
 
 from yarrow.platform import system
 
+READ_FLAGS = os.O_RDONLY | system.NONBLOCK
+"""Flags for reading; a FIFO would otherwise block."""
 PATH_CHANGED_ERRORS = frozenset({errno.ELOOP, errno.EXDEV, errno.ENOTDIR, errno.EAGAIN})
 """Errors that mean that a directory in a path is now a symlink or not a directory."""
 

@@ -78,3 +78,14 @@ def find_symlinks(path: Path) -> Iterator[Path]:
 def _repository_of(link: Path, home: Path) -> Path | None:
     tops = (above for above in link.parents if os.path.lexists(above / ".git"))
     return next((top for top in tops if not home.is_relative_to(top)), None)
+
+
+def follow_links(path: Path) -> Iterator[Path]:
+    """Yield a path and, symlink by symlink, what it leads to."""
+    for _ in range(MAX_SYMLINKS):
+        yield path
+        try:
+            target = path.readlink()
+            path = Path(real_path(path.parent)) / target
+        except (OSError, ValueError):  # the last one is not a symlink
+            return

@@ -1,7 +1,7 @@
 """Workspace of the file tools: the working directory and additionally configured directories."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,30 +13,29 @@ from yarrow.platform.real_path import real_path
 from yarrow.policy.git_write_protection import GIT_PROTECTED, is_executed_by_git
 from yarrow.policy.links_to_secret_files import SecretLinks
 from yarrow.policy.permission.path_rules import DeniedPaths
+from yarrow.policy.refusal import Refused
 from yarrow.policy.sandbox.credential_paths import CredentialPaths
 from yarrow.policy.sandbox.directory_scan import REMOTE_DIRECTORIES
 from yarrow.policy.sandbox.secret_symlink_targets import is_recorded
 from yarrow.policy.sandbox.session_tmp import SessionTmp
 from yarrow.policy.secret_names import ENV_FILES, SecretFiles
 from yarrow.policy.startup_files import AUTOSTART_DIRECTORIES, STARTUP_NAMES, is_hard_link_of
-from yarrow.policy.symlink_free_open import PATH_CHANGED_ERRORS, create_directory, open_beneath, open_directory
-from yarrow.policy.symlinks import MAX_SYMLINKS, find_writable_symlink
+from yarrow.policy.symlink_free_open import (
+    PATH_CHANGED_ERRORS,
+    READ_FLAGS,
+    create_directory,
+    open_beneath,
+    open_directory,
+)
+from yarrow.policy.symlinks import find_writable_symlink, follow_links
 from yarrow.policy.temp_dir import is_output_file
 
 NESTED_GIT_DIRECTORIES = (["modules"], ["worktrees"])
 """Directories below a `.git` that contain further git directories."""
 OWN_DIRECTORY = ".yarrow"
-READ_FLAGS = os.O_RDONLY | system.NONBLOCK
-"""Flags for reading; a FIFO would otherwise block."""
 MAX_OPEN_TRIES = 5
 """Maximum attempts to resolve and open a path that changes meanwhile."""
 T = TypeVar("T")
-
-
-class Refused(Struct, frozen=True):
-    """Refusal of a path, with a message for the model: the reason, and what to do instead."""
-
-    text: str
 
 
 class Workspace(Struct, frozen=True):
@@ -287,17 +286,6 @@ def _is_real(path: Path) -> bool:
         return _realpath(path) == path
     except OSError:  # a symlink that changed while it was followed
         return False
-
-
-def follow_links(path: Path) -> Iterator[Path]:
-    """Yield a path and, symlink by symlink, what it leads to."""
-    for _ in range(MAX_SYMLINKS):
-        yield path
-        try:
-            target = path.readlink()
-            path = _realpath(path.parent) / target
-        except (OSError, ValueError):  # the last one is not a symlink
-            return
 
 
 def _innermost_root(real: Path, roots: tuple[Path, ...]) -> Path | None:

@@ -11,8 +11,8 @@ from yarrow.platform import system
 from yarrow.platform.real_path import real_path
 from yarrow.policy.sandbox.secret_symlink_targets import SecretSymlinks
 from yarrow.policy.secret_names import ENV_FILES, SecretFiles
-from yarrow.policy.symlink_free_open import open_beneath
-from yarrow.policy.workspace import READ_FLAGS, follow_links
+from yarrow.policy.symlink_free_open import READ_FLAGS, open_beneath
+from yarrow.policy.symlinks import follow_links
 
 REPLACEMENT_CHARACTER = "\ufffd"
 

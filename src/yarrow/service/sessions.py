@@ -17,7 +17,6 @@ from yarrow.errors import Code, InvalidArgument, LimitExceeded, NotFound, Precon
 from yarrow.event.bus import Bus
 from yarrow.platform.search_path import remember_roots
 from yarrow.policy.permission.decision import describe_unknown_tools
-from yarrow.policy.workspace import Workspace
 from yarrow.provider.base import ProviderInfo
 from yarrow.provider.factory import ReadyProvider
 from yarrow.service.loaded_session import LoadedSession, SessionCache
@@ -30,7 +29,6 @@ from yarrow.session.memory_log import MemoryLog
 from yarrow.session.open_session_log import SessionLog
 from yarrow.session.record import redact_header
 from yarrow.session.state import SessionState, fold_records
-from yarrow.tool.base import ToolContext
 from yarrow.v1 import agent_pb2 as pb
 
 
@@ -115,13 +113,11 @@ class Sessions:
             max_tokens=setup.max_tokens,
             temperature=setup.temperature,
         )
-        unprepared = ToolContext(cwd=entry.cwd, workspace=Workspace(writable=()))
         entry.resources = RunResources(
             settings=run,
             provider=built.provider,
             info=built.info,
             registry=self._dependencies.registry,
-            context=unprepared,
             tool_setup=await self.tool_contexts.prepare(entry),
             hooks=self._dependencies.contributions.hooks,
             consent=self._dependencies.permission_config,

@@ -15,7 +15,6 @@ from yarrow.policy.environment import ProviderKeys
 from yarrow.policy.permission.path_rules import find_denied_paths
 from yarrow.policy.sandbox.session_tmp import SessionTmp
 from yarrow.policy.startup_files import protectable_files
-from yarrow.policy.workspace import Workspace
 from yarrow.prompt.skills import find_skill_directories
 from yarrow.service.loaded_session import LoadedSession
 from yarrow.service.response_redaction import RedactorCache, with_output_filter
@@ -37,7 +36,7 @@ class ToolContexts:
         """
         _check_directory(entry.cwd)
         setup = partial(self._set_up, entry)
-        if self._can_wait(entry):
+        if self._can_wait():
             return setup
         made = await setup()
 
@@ -76,11 +75,10 @@ class ToolContexts:
         entry.has_reported_root_files = True
         return (Notice("ROOT_FILES", text),)
 
-    def _can_wait(self, entry: LoadedSession) -> bool:
+    def _can_wait(self) -> bool:
         """Return whether a run can set up its tools later, and so not at all if it calls none."""
         named = self._dependencies.settings.workspace
-        has_warned = entry.has_reported_sandbox or entry.state.header.dry_run
-        return has_warned and not (named.extra or named.read or self._dependencies.sandboxes.is_set_up_early)
+        return not (named.extra or named.read or self._dependencies.sandboxes.is_set_up_early)
 
     async def _set_up(self, entry: LoadedSession) -> ToolSetup:
         redactor = self._redactors.for_secrets()
@@ -88,6 +86,8 @@ class ToolContexts:
         return ToolSetup(context, redactor)
 
     def _make_context(self, entry: LoadedSession) -> ToolContext:
+        from yarrow.policy.workspace import Workspace  # a run without a call needs none
+
         _check_directory(entry.cwd)
         dependencies, settings = self._dependencies, self._dependencies.settings.workspace
         skills = find_skill_directories(dependencies.prompt_places(entry.cwd))

@@ -11,7 +11,7 @@ from yarrow.config.settings import AllowedCall
 from yarrow.errors import Code, InvalidArgument, LimitExceeded, NotFound
 from yarrow.event.events import ToolOutput
 from yarrow.message import ToolCall
-from yarrow.policy.workspace import Refused
+from yarrow.policy.refusal import Refused
 from yarrow.service.event_stream import EventStreams
 from yarrow.service.loaded_session import LoadedSession
 from yarrow.service.request_fields import MAX_TEXT_BYTES

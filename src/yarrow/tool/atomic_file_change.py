@@ -14,7 +14,9 @@ from msgspec import Struct
 
 from yarrow.platform import system
 from yarrow.policy.git_write_protection import has_git_name
-from yarrow.policy.workspace import READ_FLAGS, Refused, Workspace
+from yarrow.policy.refusal import Refused
+from yarrow.policy.symlink_free_open import READ_FLAGS
+from yarrow.policy.workspace import Workspace
 from yarrow.tool.base import Done, Result, ToolContext, ToolFailed
 from yarrow.tool.diff import count_changes
 from yarrow.tool.paths import check_home, describe_os_error, locate

@@ -11,11 +11,11 @@ from yarrow.config.settings import BashSettings
 from yarrow.message import Image
 from yarrow.policy.environment import ProviderKeys
 from yarrow.policy.permission.path_rules import ToolKind
-from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
-from yarrow.policy.workspace import Workspace
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a run without a call needs none of them
     from yarrow.policy.sandbox.quarantine import QuarantineEntry
+    from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
+    from yarrow.policy.workspace import Workspace
 
 PATH_ARGUMENT = "path"
 """Name of the argument that makes a tool without declared access a file tool."""
@@ -121,10 +121,10 @@ class ToolContext(Struct, frozen=True):
 
     cwd: Path
     """Absolute working directory of the session."""
-    workspace: Workspace
+    workspace: "Workspace"
     """Paths that may be read and written."""
     bash: BashSettings = BashSettings()
-    sandbox: SandboxSpec | None = None
+    sandbox: "SandboxSpec | None" = None
     """Sandbox for shell commands; None for no sandbox."""
     output_filter: Callable[[], OutputFilter] = PassThrough
     """Makes a filter for one output, applied before any of it is truncated or written to a file."""

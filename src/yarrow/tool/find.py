@@ -12,8 +12,9 @@ from typing import Literal
 from msgspec import Struct
 
 from yarrow.platform import system
+from yarrow.policy.refusal import Refused
 from yarrow.policy.symlink_free_open import open_beneath
-from yarrow.policy.workspace import Refused, Workspace
+from yarrow.policy.workspace import Workspace
 from yarrow.tool.base import Access, Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.gitignore_walk import walk
 from yarrow.tool.globs import Glob, describe_scope

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.workspace import Refused, Workspace
+from yarrow.policy.refusal import Refused
+from yarrow.policy.workspace import Workspace
 from yarrow.tool.base import Access, Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.globs import Glob, describe_scope
 from yarrow.tool.paths import describe_missing, describe_os_error, locate, make_prefix, quote_path

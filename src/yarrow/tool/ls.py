@@ -9,7 +9,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.platform import system
-from yarrow.policy.workspace import READ_FLAGS, Refused
+from yarrow.policy.refusal import Refused
+from yarrow.policy.symlink_free_open import READ_FLAGS
 from yarrow.tool.base import Access, Done, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.paths import describe_missing, describe_os_error, locate, quote_path
 from yarrow.tool.result_limits import Smallest

@@ -8,8 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from yarrow.policy.symlink_free_open import open_beneath
-from yarrow.policy.workspace import READ_FLAGS
+from yarrow.policy.symlink_free_open import READ_FLAGS, open_beneath
 from yarrow.tool.file_content import UTF8_BOM, UTF16_BOMS
 from yarrow.tool.gitignore_walk import walk
 from yarrow.tool.paths import quote_path

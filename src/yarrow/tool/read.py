@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from yarrow.imaging.header import image_type
 from yarrow.message import Image
-from yarrow.policy.workspace import Refused
+from yarrow.policy.refusal import Refused
 from yarrow.tool.base import Access, Done, OutputFilter, Progress, Result, ToolContext, ToolFailed
 from yarrow.tool.file_content import FALLBACK_ENCODING, SNIFF_BYTES, UTF8_BOM, decode_text, find_binary_kind, is_utf16
 from yarrow.tool.ls import DEFAULT_LS_LIMIT, format_listing, make_closed_filter

@@ -5,7 +5,6 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from yarrow.policy.sandbox.directory_scan import list_directory
 from yarrow.policy.secret_names import ENV_FILE, SecretFiles
 
 
@@ -52,6 +51,8 @@ class SecretSymlinks:
         return real in known
 
     def _files(self, directory: str) -> list[str]:
+        from yarrow.policy.sandbox.directory_scan import list_directory  # only a file from outside needs it
+
         try:
             names = list_directory(directory, self._secrets).notable
         except (OSError, ValueError):  # an unreadable directory or invalid name contains no such symlink
