@@ -67,7 +67,7 @@ async def test_a_bug_in_the_check_does_not_prevent_the_end_of_the_run(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(ExecutedFiles, "notices", broken)
-    house = House(tmp_path, [[{"text": "one"}], [{"text": "two"}]])
+    house = House(tmp_path, steps(("act", {"text": "a"})) * 2)
     async with stub_of(house) as stub, asyncio.timeout(20):
         session_id = ""
         for _ in range(2):

@@ -39,7 +39,7 @@ class BuiltinTool:
 
     @property
     def access(self) -> Access:
-        """What its calls reach."""
+        """Target of its calls."""
         return self._description.access
 
     @property
