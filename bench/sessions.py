@@ -25,10 +25,10 @@ from yarrow.message import Message, Role, StopReason, Text, ToolCall, Usage
 from yarrow.session import record
 from yarrow.session.disk_access import Disk
 from yarrow.session.ids import format_timestamp, new_id
-from yarrow.session.line import encode_line
-from yarrow.session.open_session_log import SessionLog
+from yarrow.session.line_codec import encode_line
 from yarrow.session.record import Header
 from yarrow.session.session_list import project_dir
+from yarrow.session.session_log import SessionLog
 from yarrow.session.session_manager import SessionManager
 from yarrow.session.state import SessionState, fold_records
 

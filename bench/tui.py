@@ -22,7 +22,7 @@ from doubles.screen import Screen  # noqa: E402
 from doubles.world import World  # noqa: E402
 from yarrow.message import Message, Role, Text  # noqa: E402
 from yarrow.session.ids import format_timestamp, new_id  # noqa: E402
-from yarrow.session.line import encode_line  # noqa: E402
+from yarrow.session.line_codec import encode_line  # noqa: E402
 
 ENTRIES = 2_000
 DELTAS_A_SECOND = 400

@@ -85,7 +85,7 @@ MUTANTS = (
     Mutant(
         "3",
         "what is acknowledged is not forced to the disk",
-        "session/open_session_log.py",
+        "session/session_log.py",
         "                self._calls.sync(self._fd, directory=False)\n                self._sync_failed = False",
         "                self._sync_failed = False",
         "tests/session/test_session_power.py",
@@ -133,7 +133,7 @@ MUTANTS = (
     Mutant(
         "5",
         "an answer that was cut is taken for a whole one",
-        "provider/answer_decoder.py",
+        "provider/base_decoder.py",
         "        if not self.complete:\n            sentence",
         "        if False:\n            sentence",
         "tests/service/test_provider_faults.py",
@@ -245,7 +245,7 @@ MUTANTS = (
     Mutant(
         "sandbox",
         "what a program moves out of the workspace ends with the session",
-        "policy/sandbox/files_moved_away.py",
+        "policy/sandbox/moved_files.py",
         "if self.files or self.is_partial or missing else ():",
         "if self.files or self.is_partial else ():",
         "tests/policy/test_sandbox_moves.py",
@@ -253,7 +253,7 @@ MUTANTS = (
     Mutant(
         "sandbox",
         "what a command moves out of the workspace is not copied",
-        "policy/sandbox/files_moved_away.py",
+        "policy/sandbox/moved_files.py",
         "                    moved.setdefault(*self._whole_directory(origin, copy, place))\n",
         "                    pass\n",
         "tests/policy/test_sandbox_moves.py",
@@ -334,7 +334,7 @@ MUTANTS = (
     Mutant(
         "sandbox",
         "executed files that a command writes below the top directory are not named",
-        "policy/sandbox/directory_scan.py",
+        "policy/sandbox/directory_listing.py",
         "            if names.executed_names:",
         "            if False:",
         "tests/service/test_executed_files.py::test_a_notice_names_what_a_command_changed_in_any_directory",

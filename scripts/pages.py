@@ -13,11 +13,11 @@ from described import Described, Field, structs
 from google.protobuf.descriptor import Descriptor
 
 from yarrow import message
-from yarrow.cli.command_declarations import COMMAND_WORDS, COMMANDS, FLAGS
+from yarrow.cli.command_table import COMMAND_WORDS, COMMANDS, FLAGS
 from yarrow.cli.exit_codes import MEANINGS
 from yarrow.cli.help import format_help
+from yarrow.client.session_slash_commands import COMMANDS as PROMPT_COMMANDS
 from yarrow.client.sessions_command import USAGE
-from yarrow.client.slash_command_table import COMMANDS as PROMPT_COMMANDS
 from yarrow.config import settings
 from yarrow.config.schema import USER_ONLY_NOTE
 from yarrow.config.settings_merge import VARIABLE_PREFIX, map_settings_by_variable

@@ -218,7 +218,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "names in capitals make no git directory",
-        f"{SANDBOX}directory_scan.py",
+        f"{SANDBOX}directory_listing.py",
         "    lowercase = {name.casefold() for name in names}\n    return any(needed",
         "    lowercase = set(names)\n    return any(needed",
         f"{P}sandbox_directory_scan.py {BASELINE} {P}git_todo_lists.py",
@@ -426,7 +426,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "programs that a git configuration names are not named when they change",
-        "policy/git_config_programs.py",
+        "policy/git_named_programs.py",
         "            elif is_in_table(setting, COMMANDS):\n",
         "            elif False:\n",
         f"{P}git_named_programs.py",
@@ -434,7 +434,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "hooks that are symlinks are not named when they change",
-        "policy/git_config_programs.py",
+        "policy/git_named_programs.py",
         '        hooks = _linked_hooks(common / "hooks")\n',
         "        hooks = ()\n",
         f"{P}git_named_programs.py",
@@ -442,7 +442,7 @@ GIT: tuple[Row, ...] = (
     (
         "git",
         "commands of a rebase that stopped are not named",
-        "policy/repository_snapshot.py",
+        "policy/git_refs_snapshot.py",
         "    for found in _COMMAND.finditer(",
         "    for found in () and _COMMAND.finditer(",
         "tests/service/test_embedded_repositories.py",
@@ -597,7 +597,7 @@ LOST: tuple[Row, ...] = (
     (
         "lost",
         "an older file that was moved is taken for a new one",
-        f"{SANDBOX}files_moved_away.py",
+        f"{SANDBOX}moved_files.py",
         "if status.st_mtime_ns < self.begun_ns <= status.st_ctime_ns",
         "if self.begun_ns <= status.st_mtime_ns",
         f"{P}sandbox_moves.py",
@@ -1099,7 +1099,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "closed directories are readable for root",
-        f"{SANDBOX}root_readable_files.py",
+        f"{SANDBOX}root_only_files.py",
         "        if is_whole and _is_closed(status):\n",
         "        if False:\n",
         ROOT_FILES,
@@ -1107,7 +1107,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "what a symlink of root leads to is readable for root",
-        f"{SANDBOX}root_readable_files.py",
+        f"{SANDBOX}root_only_files.py",
         "                self._target(path)\n",
         "                pass\n",
         ROOT_FILES,
@@ -1115,7 +1115,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "secret names are masked last",
-        f"{SANDBOX}root_readable_files.py",
+        f"{SANDBOX}root_only_files.py",
         "return not (is_secret_name(name) or may_hold_key(name) or ENV_FILES.has(name)), path.count",
         "return False, path.count",
         ROOT_FILES,
@@ -1139,7 +1139,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "settings are shown with their tokens",
-        f"{SANDBOX}token_free_settings.py",
+        f"{SANDBOX}redacted_settings.py",
         "    kept = redact_settings(text, is_git=is_git)\n    if kept == text:",
         "    kept = text\n    if kept == text:",
         f"{PLACES} {P}sandbox_settings.py {P}sandbox_homes.py",
@@ -1147,7 +1147,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "a setting shows keys by naming their file",
-        f"{SANDBOX}token_free_settings.py",
+        f"{SANDBOX}redacted_settings.py",
         "        if not is_near and not home.is_relative_to(real) and not _holds_secrets(real):\n",
         "        if True:\n",
         f"{P}sandbox_settings.py",
@@ -1155,7 +1155,7 @@ SECRETS: tuple[Row, ...] = (
     (
         "secrets",
         "keys beside the settings of git are shown",
-        f"{SANDBOX}token_free_settings.py",
+        f"{SANDBOX}redacted_settings.py",
         'if name != "config" and not is_secret_file(str(directory), name)',
         'if name != "config"',
         f"{P}sandbox_settings.py {PLACES}",

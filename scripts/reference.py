@@ -19,7 +19,7 @@ from google.protobuf.descriptor_pb2 import (
 )
 
 from yarrow.errors import Code
-from yarrow.service.rpc_wrappers import DOMAIN, RETRY_SECONDS, STATUS_BY_CODE, UNAUTHENTICATED
+from yarrow.service.rpc_middleware import DOMAIN, RETRY_SECONDS, STATUS_BY_CODE, UNAUTHENTICATED
 
 ROOT = Path(__file__).parents[1]
 PROTO = "yarrow/v1/agent.proto"

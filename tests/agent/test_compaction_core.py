@@ -852,9 +852,9 @@ def check_context(session: Session, dropped_from: int) -> None:
 
 def encodable(records: list[Record]) -> list[Record]:
     """Lone surrogates are replaced where text enters a file."""
-    from yarrow.session import line
+    from yarrow.session import line_codec
 
-    return [rec.decode(line.encode_replacing_surrogates(record)) for record in records]
+    return [rec.decode(line_codec.encode_replacing_surrogates(record)) for record in records]
 
 
 def check_legal(context: Context) -> None:

@@ -26,7 +26,7 @@ def test_version_and_help_import_little(arguments: list[str]) -> None:
 
 
 def test_a_prompt_imports_no_other_adapter_and_no_development_tool() -> None:
-    imports = "import sys\nimport yarrow.cli.prompt_commands\nfrom yarrow.provider.factory import create_provider\n"
+    imports = "import sys\nimport yarrow.cli.service_commands\nfrom yarrow.provider.factory import create_provider\n"
     code = f"{imports}print(*sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     modules = set(done.stdout.split())

@@ -17,7 +17,7 @@ EXCUSED = {
     "policy/deep_tree_operations.py": {"src_dir_fd", "dst_dir_fd", "dir_fd"},
     "policy/sandbox/session_home.py": {"st_blocks"},
     "policy/sandbox/sandbox_spec.py": {"chown"},
-    # The terminal UI, which `cli/prompt_commands.py` does not start on Windows.
+    # The terminal UI, which `cli/service_commands.py` does not start on Windows.
     "client/tui/keyboard.py": {"prompt_toolkit.input.vt100", "getsid", "SIGCONT", "SIGTSTP"},
     "client/tui/terminal_modes.py": {"termios"},
 }

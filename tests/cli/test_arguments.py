@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.cli.arguments import Arguments, parse_arguments
-from yarrow.cli.command_declarations import COMMAND_WORDS, COMMANDS, FLAGS, THINKING_LEVELS
+from yarrow.cli.command_table import COMMAND_WORDS, COMMANDS, FLAGS, THINKING_LEVELS
 from yarrow.cli.help import format_help
 from yarrow.errors import Code, UsageError
 from yarrow.message import ThinkingLevel

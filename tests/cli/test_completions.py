@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from doubles.world import World
-from yarrow.cli.command_declarations import COMMAND_WORDS, COMMANDS, COMMANDS_WITH_WORDS, COMPLETION_SHELLS, FLAGS
+from yarrow.cli.command_table import COMMAND_WORDS, COMMANDS, COMMANDS_WITH_WORDS, COMPLETION_SHELLS, FLAGS
 from yarrow.cli.completions import SESSION_ID_WORDS, make_script
 from yarrow.client.sessions_command import SESSION_COMMANDS
 

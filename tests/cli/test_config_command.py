@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from yarrow.cli.config_command import run_config
 from yarrow.cli.exit_codes import ExitCode
-from yarrow.config.project import compute_hash, get_trust_key, grant
+from yarrow.config.project_trust import compute_hash, get_trust_key, grant
 from yarrow.errors import ConfigError, UsageError
 
 SECRETS = {

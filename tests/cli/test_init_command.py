@@ -15,7 +15,7 @@ import pytest
 from doubles.world import Ended, World
 from yarrow.cli.init_command import create_file, run_init
 from yarrow.cli.settings_template import format_project_settings, format_user_settings
-from yarrow.config.project import USER_ONLY_KEYS
+from yarrow.config.project_trust import USER_ONLY_KEYS
 from yarrow.config.settings import Settings
 from yarrow.config.settings_merge import LoadedSettings, load_settings
 from yarrow.errors import StorageError, UsageError

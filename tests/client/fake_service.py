@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import grpc
 from google.rpc import error_details_pb2, status_pb2
 
-from yarrow.client.sessions import SessionInfo
+from yarrow.client.session_lookup import SessionInfo
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceServicer, AgentServiceStub

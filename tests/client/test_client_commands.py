@@ -4,7 +4,7 @@ import json
 
 from client.fake_service import FakeService, Tape, connected
 
-from yarrow.cli.prompt_commands import print_models
+from yarrow.cli.service_commands import print_models
 from yarrow.v1 import agent_pb2 as pb
 
 MODELS = pb.ListModelsResponse(

@@ -6,7 +6,7 @@ from client.fake_service import FakeService, connected
 from google.rpc import error_details_pb2, status_pb2
 
 from yarrow.client.rpc_errors import RpcFailure, SessionNotFound, parse_rpc_error
-from yarrow.client.sessions import SessionInfo, find_newest_session, find_session, make_session, open_session
+from yarrow.client.session_lookup import SessionInfo, find_newest_session, find_session, make_session, open_session
 from yarrow.v1 import agent_pb2 as pb
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from doubles.house import House, stub_of
 from yarrow.client.clipboard import Clipboard
-from yarrow.client.command_dispatch import Conversation, LineRejected
+from yarrow.client.conversation import Conversation, LineRejected
 from yarrow.client.front_end import (
     HelpPage,
     InputLine,

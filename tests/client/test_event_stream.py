@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from doubles.house import House, kinds
 from doubles.reached import behind
 from doubles.relay import Relay, relay
-from yarrow.client import reconnection
+from yarrow.client import reconnect_backoff
 from yarrow.client.event_stream import EventStream, StreamCursor
-from yarrow.client.reconnection import ConnectionState
+from yarrow.client.reconnect_backoff import ConnectionState
 from yarrow.client.stub import make_stub
 from yarrow.config.settings import ServiceSettings
 from yarrow.service.authentication import load_or_create_token, token_path_for
@@ -137,7 +137,7 @@ async def following(one: Reader, stub: Any, state: pb.GetStateResponse) -> Async
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconnection, "BACKOFF_SECONDS", (0.01, 0.02))
+    monkeypatch.setattr(reconnect_backoff, "BACKOFF_SECONDS", (0.01, 0.02))
 
 
 CUTS = st.lists(st.tuples(st.integers(0, EVENTS), st.lists(st.integers(0, 700), max_size=3)), max_size=4)

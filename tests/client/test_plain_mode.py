@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from yarrow.client import plain_mode
 from yarrow.client.plain_mode import PlainTerminal
 from yarrow.client.run_stream import RunResult
-from yarrow.client.sessions import SessionInfo
+from yarrow.client.session_lookup import SessionInfo
 from yarrow.v1 import agent_pb2 as pb
 
 COMPLETED = RunResult("s1", "COMPLETED")

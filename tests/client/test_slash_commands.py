@@ -15,8 +15,8 @@ from doubles.house import House, play, reason_of, stub_of
 from doubles.rig import call
 from yarrow.client import session_descriptions
 from yarrow.client.session_export import FilePathError
+from yarrow.client.session_slash_commands import COMMANDS, is_command, run_command, run_line
 from yarrow.client.slash_command import CommandContext, CommandError, CommandFailedError, CommandResult
-from yarrow.client.slash_command_table import COMMANDS, is_command, run_command, run_line
 from yarrow.client.stub import Stub
 from yarrow.config.settings import CompactionSettings
 from yarrow.v1 import agent_pb2 as pb

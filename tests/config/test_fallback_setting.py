@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from yarrow.cli.arguments import parse_arguments
-from yarrow.config.project import compute_hash, get_trust_key, grant
+from yarrow.config.project_trust import compute_hash, get_trust_key, grant
 from yarrow.config.settings_merge import LoadedSettings, load_settings
 from yarrow.errors import ConfigError, UsageError
 

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 
 from yarrow.cli.settings_template import format_user_settings
 from yarrow.config.files import decode_settings
-from yarrow.config.project import ProjectFile, TrustState, apply_project
+from yarrow.config.project_trust import ProjectFile, TrustState, apply_project
 from yarrow.config.schema import USER_ONLY_NOTE, build_json_schema
 from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.config.settings_source import KeyPath, format_path, get_value, list_leaves

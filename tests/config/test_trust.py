@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from yarrow.config.files import read_bytes
-from yarrow.config.project import compute_hash, get_trust_key, grant, read_trust_store, revoke
+from yarrow.config.project_trust import compute_hash, get_trust_key, grant, read_trust_store, revoke
 from yarrow.config.settings_merge import LoadedSettings, load_settings
 from yarrow.errors import ConfigError, StorageError
 
@@ -201,7 +201,7 @@ def test_a_full_disk_keeps_the_trust_store(checkout: Checkout) -> None:
 
 def test_concurrent_grants_lose_nothing(checkout: Checkout) -> None:
     code = (
-        "import sys\nfrom pathlib import Path\nfrom yarrow.config.project import grant\n"
+        "import sys\nfrom pathlib import Path\nfrom yarrow.config.project_trust import grant\n"
         "for number in range(20): grant(Path(sys.argv[1]), f'{sys.argv[2]}-{number}', 'hash')"
     )
     several = [

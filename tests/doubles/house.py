@@ -16,7 +16,7 @@ from yarrow.agent.retry import Clock
 from yarrow.config.settings import AllowedCall, ProviderSettings, Settings
 from yarrow.provider.scripted import ScriptedProvider
 from yarrow.service.provider_cache import ProviderCache
-from yarrow.service.rpc_wrappers import register_service
+from yarrow.service.rpc_middleware import register_service
 from yarrow.service.service_dependencies import Dependencies, Telemetry
 from yarrow.service.servicer import Servicer
 from yarrow.session.disk_access import Disk

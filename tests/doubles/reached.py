@@ -11,7 +11,7 @@ from grpc import aio
 
 from doubles.house import House
 from yarrow.service.authentication import TokenInterceptor, load_or_create_token, token_path_for
-from yarrow.service.rpc_wrappers import register_service
+from yarrow.service.rpc_middleware import register_service
 from yarrow.service.server import ListenConfig, TcpAddress, run_server
 from yarrow.service.tls_certificate import CERTIFICATE_NAME, TlsCertificate, load_or_create_certificate
 from yarrow.v1 import agent_pb2 as pb

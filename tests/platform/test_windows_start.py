@@ -18,7 +18,7 @@ from yarrow.tool.command_output import PROCESSES_ENDED
 TESTS = str(Path(__file__).parents[1])
 NOT_THERE = (
     "yarrow.client.tui",
-    "yarrow.cli.terminal_ui",
+    "yarrow.cli.tui_launcher",
     "yarrow.cli.type_ahead",
     "yarrow.cli.first_start",
     "yarrow.cli.first_start",
@@ -69,7 +69,7 @@ def test_every_module_is_imported_but_the_terminal_ui(in_python: Callable[..., s
     *failed, chosen = in_python(IMPORT_ALL).splitlines()
     assert chosen == "yarrow.platform.windows"
     assert {name for name in failed if not name.startswith(NOT_THERE)} == OF_OTHERS
-    assert "yarrow.cli.terminal_ui" in failed
+    assert "yarrow.cli.tui_launcher" in failed
 
 
 async def test_version_and_help(world: World) -> None:

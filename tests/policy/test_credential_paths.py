@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from sandboxed import SECRET, USERS, Corner, corner
 
 from yarrow.policy.refusal import Refused
-from yarrow.policy.sandbox.token_free_settings import redact_settings
+from yarrow.policy.sandbox.redacted_settings import redact_settings
 from yarrow.policy.secret_file_patterns import SECRET_PATHS, is_secret_name
 from yarrow.policy.workspace import Workspace
 

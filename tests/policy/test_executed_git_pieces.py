@@ -5,7 +5,7 @@ from pathlib import Path, PurePath
 import pytest
 
 from yarrow.policy.auto_executed_files import NestedFiles, is_executed, is_executed_config
-from yarrow.policy.sandbox.directory_scan import executed_entries, scan_executed
+from yarrow.policy.sandbox.directory_listing import executed_entries, scan_executed
 
 EVIL = "[core]\n\tfsmonitor = evil\n"
 

@@ -9,9 +9,9 @@ from unittest.mock import patch
 import pytest
 from sandboxed import git
 
-from yarrow.policy import git_embedded_repositories, repository_snapshot
+from yarrow.policy import git_embedded_repositories, git_refs_snapshot
 from yarrow.policy.git_embedded_repositories import EmbeddedRepositories, find_embedded_repositories
-from yarrow.policy.repository_snapshot import scan_repositories
+from yarrow.policy.git_refs_snapshot import scan_repositories
 
 BARE = (
     "mkdir -p {0}/objects {0}/refs; touch {0}/objects/a {0}/refs/a; "
@@ -123,7 +123,7 @@ def test_directories_that_git_would_restore_as_repositories_are_found(ws: Path, 
 
 @pytest.mark.parametrize("name", SEEN)
 def test_nothing_is_hidden_behind_many_references(ws: Path, name: str) -> None:
-    with patch.multiple(repository_snapshot, MAX_REFERENCES=0, PACKED_BYTES=0, LOG_BYTES=0):
+    with patch.multiple(git_refs_snapshot, MAX_REFERENCES=0, PACKED_BYTES=0, LOG_BYTES=0):
         found = seen(ws, SEEN[name])
     assert found.directories or name == "a replaced tree", found
 

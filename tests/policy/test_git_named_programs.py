@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.policy.git_config_programs import NamedPrograms, find_named_programs, git_directories_at
+from yarrow.policy.git_named_programs import NamedPrograms, find_named_programs, git_directories_at
 
 COMMANDS = {
     "core.fsmonitor": "[core]\n\tfsmonitor = t/f.sh\n",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.policy import repository_snapshot
-from yarrow.policy.repository_snapshot import MAX_TODO_BYTES, TODO_FILES, TOO_MANY_STEPS, new_exec_commands
+from yarrow.policy import git_refs_snapshot
+from yarrow.policy.git_refs_snapshot import MAX_TODO_BYTES, TODO_FILES, TOO_MANY_STEPS, new_exec_commands
 
 COMMANDS = [
     "exec touch x",
@@ -40,7 +40,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def look(roots: list[Path]) -> dict[Path, tuple[str, ...]]:
-    return repository_snapshot.read_exec_commands(repository_snapshot.scan_repositories(roots).states)
+    return git_refs_snapshot.read_exec_commands(git_refs_snapshot.scan_repositories(roots).states)
 
 
 def written(path: Path, *lines: str) -> Path:
@@ -93,4 +93,4 @@ def test_case_at_07_todo_lists_of_worktrees_are_found_except_the_users(tmp_path:
     assert before == {todo: ("exec make test",)}
     written(todo, "pick abc", "exec make test", "exec evil")
     assert new_exec_commands(before, look([tree])) == new_exec_commands(before, look([main])) == [(todo, "exec evil")]
-    assert repository_snapshot.new_exec_commands(before, {}) == []
+    assert git_refs_snapshot.new_exec_commands(before, {}) == []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from yarrow.config.project import remove_loosened
+from yarrow.config.project_trust import remove_loosened
 from yarrow.config.settings import AllowedCall, PermissionMode
 from yarrow.policy.permission.decision import Allow, Ask, Decision, Deny, decide
 from yarrow.policy.permission.path_rules import CallDescription, ToolKind

@@ -10,7 +10,7 @@ from sandboxed import Corner, corner, git
 
 from yarrow.policy.git_config import harmless_settings
 from yarrow.policy.refusal import Refused
-from yarrow.policy.sandbox import directory_scan
+from yarrow.policy.sandbox import directory_listing
 from yarrow.policy.workspace import Workspace
 
 pytestmark = pytest.mark.xdist_group("sandbox")
@@ -62,7 +62,7 @@ async def play(place: Corner, steps: tuple[str, ...]) -> None:
         else:
             await place.run(step)
         place.own()
-        directory_scan._cache.clear()  # pyright: ignore[reportPrivateUsage] (the next run is another process)
+        directory_listing._cache.clear()  # pyright: ignore[reportPrivateUsage] (the next run is another process)
 
 
 def written(step: str) -> tuple[str, str]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from yarrow.policy.sandbox import directory_scan
-from yarrow.policy.sandbox.directory_scan import DirectoryListing, list_directory
+from yarrow.policy.sandbox import directory_listing
+from yarrow.policy.sandbox.directory_listing import DirectoryListing, list_directory
 from yarrow.policy.sandbox.protected_paths import scan
 
 
@@ -21,14 +21,14 @@ def reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
         read.append(path)
         return scandir(path)
 
-    monkeypatch.setattr(directory_scan, "SETTLED_SECONDS", 0.0)
-    monkeypatch.setattr("yarrow.policy.sandbox.directory_scan.os.scandir", counting)
+    monkeypatch.setattr(directory_listing, "SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr("yarrow.policy.sandbox.directory_listing.os.scandir", counting)
     yield read
-    directory_scan._cache.clear()  # pyright: ignore[reportPrivateUsage]
+    directory_listing._cache.clear()  # pyright: ignore[reportPrivateUsage]
 
 
 def settle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(directory_scan, "SETTLED_SECONDS", -1.0)
+    monkeypatch.setattr(directory_listing, "SETTLED_SECONDS", -1.0)
 
 
 def test_a_directory_is_read_once(tmp_path: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +70,7 @@ def test_a_replaced_directory_is_read_again(tmp_path: Path, monkeypatch: pytest.
 def test_a_just_changed_directory_is_read_again(
     tmp_path: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(directory_scan, "SETTLED_SECONDS", 3_600.0)
+    monkeypatch.setattr(directory_listing, "SETTLED_SECONDS", 3_600.0)
     for _ in range(2):
         list_directory(str(tmp_path))
     assert len(reads) == 2
@@ -85,8 +85,8 @@ def test_a_symlink_is_not_scanned(tmp_path: Path) -> None:
 
 def test_the_cache_of_listings_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settle(monkeypatch)
-    monkeypatch.setattr(directory_scan, "MAX_CACHED_DIRECTORIES", 3)
+    monkeypatch.setattr(directory_listing, "MAX_CACHED_DIRECTORIES", 3)
     for number in range(10):
         (tmp_path / str(number)).mkdir()
         list_directory(str(tmp_path / str(number)))
-        assert sum(map(len, directory_scan._cache.values())) <= 3  # pyright: ignore[reportPrivateUsage]
+        assert sum(map(len, directory_listing._cache.values())) <= 3  # pyright: ignore[reportPrivateUsage]

@@ -8,7 +8,7 @@ from sandboxed import SECRET, Corner, git
 
 from yarrow.policy.refusal import Refused
 from yarrow.policy.sandbox import secrets_in_readable_roots
-from yarrow.policy.sandbox.directory_scan import start_scan
+from yarrow.policy.sandbox.directory_listing import start_scan
 from yarrow.policy.sandbox.secrets_in_readable_roots import find_read_root_secrets
 from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.workspace import Workspace

@@ -66,7 +66,7 @@ def test_an_unreadable_worktree_stops_no_command() -> None:
         os.chown(place.workspace / "inner", 0, 0)
         (place.workspace / "inner").chmod(0o700)
         script = (
-            "import sys; from pathlib import Path; from yarrow.policy.sandbox.directory_scan import start_scan;"
+            "import sys; from pathlib import Path; from yarrow.policy.sandbox.directory_listing import start_scan;"
             "from yarrow.policy.sandbox.protected_paths import scan;"
             "from yarrow.policy.secret_names import SecretFiles;"
             "root = Path(sys.argv[1]); scan(root, (root,), SecretFiles(), lister=start_scan(SecretFiles()))"

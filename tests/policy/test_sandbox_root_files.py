@@ -15,8 +15,8 @@ from root_files import Laid, give, in_namespace, lay, read, readable, run
 from sandboxed import corner
 
 from yarrow.platform import system
-from yarrow.policy.sandbox import root_readable_files
-from yarrow.policy.sandbox.root_readable_files import MAX_MASKS, RootFiles
+from yarrow.policy.sandbox import root_only_files
+from yarrow.policy.sandbox.root_only_files import MAX_MASKS, RootFiles
 from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.policy.workspace import Workspace
 
@@ -77,7 +77,7 @@ def look_at_all(_: object) -> dict[str, bool]:
         output, _ = run(root, "/opt/case/program; case-tool; tool")
         assert output == "ran\nran\nran\n", output
     # A mask more for what the kernel refuses would cost time.
-    assert OTHERS[2] not in root_readable_files.wait_for_scan(()).files
+    assert OTHERS[2] not in root_only_files.wait_for_scan(()).files
     return found
 
 
@@ -143,7 +143,7 @@ def look_at_many(number: int) -> dict[str, Any]:
     paths = [f"/opt/many/f{one:03}.conf" for one in range(number)]
     others = ["/opt/a/much/deeper/place/of/privkey.pem", "/opt/one/inner"]
     found = readable([*paths, *others])
-    looked = root_readable_files.wait_for_scan(())
+    looked = root_only_files.wait_for_scan(())
     return {
         "read": sum(found[path] for path in paths),
         "others": [found[path] for path in others],
@@ -185,7 +185,7 @@ def change_meanwhile(_: object) -> list[dict[str, bool]]:
         Path("/opt/case/later").chmod(0o600)
         Path("/opt/case/closed").chmod(0o755)
         after = read(root, paths)
-        with patch.object(root_readable_files, "FRESH_SECONDS", 0.0):
+        with patch.object(root_only_files, "FRESH_SECONDS", 0.0):
             read(root, paths)  # begins a look
             for thread in threading.enumerate():
                 if thread.name == "yarrow-root-files":
@@ -217,7 +217,7 @@ TREES = st.dictionaries(
 def the_law(files: dict[tuple[str, str], int], directories: dict[str, int]) -> None:
     """A command reads exactly the files that others can read, and programs."""
     top = f"/opt/law{len(os.listdir('/opt'))}"  # noqa: PTH208
-    root_readable_files.reset()
+    root_only_files.reset()
     lay((f"{top}/{folder}{name}", mode) for (folder, name), mode in files.items())
     existing = {name: mode for name, mode in directories.items() if Path(top, name).is_dir()}
     for name, mode in existing.items():
@@ -241,20 +241,20 @@ def test_case_rs_s5_a_command_reads_exactly_world_readable_files() -> None:
 @contextmanager
 def a_look_that_waits() -> Generator[threading.Event]:
     """Hold every look until the event is set."""
-    root_readable_files.reset()
+    root_only_files.reset()
     held = threading.Event()
-    walk = root_readable_files.RootFileWalk.run
+    walk = root_only_files.RootFileWalk.run
 
-    def run(self: root_readable_files.RootFileWalk) -> None:
+    def run(self: root_only_files.RootFileWalk) -> None:
         held.wait()
         walk(self)
 
-    with patch.object(root_readable_files.RootFileWalk, "run", run):
+    with patch.object(root_only_files.RootFileWalk, "run", run):
         try:
             yield held
         finally:
             held.set()
-    root_readable_files.reset()
+    root_only_files.reset()
 
 
 def test_only_commands_wait_for_the_scan(tmp_path: Path) -> None:
@@ -263,44 +263,44 @@ def test_only_commands_wait_for_the_scan(tmp_path: Path) -> None:
     with a_look_that_waits() as held, patch("yarrow.policy.sandbox.sandbox_spec.system.is_root", return_value=True):
         box = SandboxFactory("workspace", home=tmp_path / "home").create("s", Workspace.make(tmp_path / "ws"))
         assert box is not None
-        assert root_readable_files.known_files(()) == RootFiles()
-        waiting = threading.Thread(target=root_readable_files.wait_for_scan, args=((),))
+        assert root_only_files.known_files(()) == RootFiles()
+        waiting = threading.Thread(target=root_only_files.wait_for_scan, args=((),))
         waiting.start()
         assert waiting.is_alive()
         held.set()
         waiting.join()
-        assert root_readable_files.known_files(()) != RootFiles(is_complete=False)
+        assert root_only_files.known_files(()) != RootFiles(is_complete=False)
 
 
 def test_an_early_command_does_not_wait_for_the_delay(tmp_path: Path) -> None:
     delay, wait = (
-        patch.object(root_readable_files, "DELAY_SECONDS", 100_000.0),
-        patch.object(root_readable_files, "MAX_WAIT_SECONDS", 60.0),
+        patch.object(root_only_files, "DELAY_SECONDS", 100_000.0),
+        patch.object(root_only_files, "MAX_WAIT_SECONDS", 60.0),
     )
-    with patch.object(root_readable_files, "SCANNED_DIRECTORIES", (str(tmp_path),)), delay, wait:
-        root_readable_files.reset()
-        root_readable_files.start_scan(())
-        assert root_readable_files.known_files(()) == RootFiles()
-        assert root_readable_files.wait_for_scan(()).is_complete
-    root_readable_files.reset()
+    with patch.object(root_only_files, "SCANNED_DIRECTORIES", (str(tmp_path),)), delay, wait:
+        root_only_files.reset()
+        root_only_files.start_scan(())
+        assert root_only_files.known_files(()) == RootFiles()
+        assert root_only_files.wait_for_scan(()).is_complete
+    root_only_files.reset()
 
 
 def test_an_unresponsive_file_system_does_not_delay_commands() -> None:
-    with a_look_that_waits(), patch.object(root_readable_files, "MAX_WAIT_SECONDS", 0.01):
-        found = root_readable_files.wait_for_scan(())
+    with a_look_that_waits(), patch.object(root_only_files, "MAX_WAIT_SECONDS", 0.01):
+        found = root_only_files.wait_for_scan(())
         assert not found.is_complete
         assert found.notice().startswith("Commands may be able to read root-only files")
-        assert root_readable_files.wait_for_scan(()) is found
+        assert root_only_files.wait_for_scan(()) is found
 
 
 def test_a_scan_is_limited_in_entries(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     for name in range(20):
         (tmp_path / f"d{name}").mkdir()
-    with patch.object(root_readable_files, "SCANNED_DIRECTORIES", (str(tmp_path),)):
-        root_readable_files.reset()
-        assert root_readable_files.wait_for_scan(()).is_complete
-        root_readable_files.reset()
-        with patch.object(root_readable_files, "MAX_ENTRIES", 20):
-            assert not root_readable_files.wait_for_scan(()).is_complete
-    root_readable_files.reset()
+    with patch.object(root_only_files, "SCANNED_DIRECTORIES", (str(tmp_path),)):
+        root_only_files.reset()
+        assert root_only_files.wait_for_scan(()).is_complete
+        root_only_files.reset()
+        with patch.object(root_only_files, "MAX_ENTRIES", 20):
+            assert not root_only_files.wait_for_scan(()).is_complete
+    root_only_files.reset()

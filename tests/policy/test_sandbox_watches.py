@@ -19,8 +19,8 @@ from sandboxed import corner
 
 from yarrow.platform import system
 from yarrow.policy.command_execution import Command
-from yarrow.policy.sandbox import directory_scan
-from yarrow.policy.sandbox.directory_scan import DirectoryListing, start_scan
+from yarrow.policy.sandbox import directory_listing
+from yarrow.policy.sandbox.directory_listing import DirectoryListing, start_scan
 from yarrow.policy.sandbox.directory_watches import DirectoryWatches
 from yarrow.policy.sandbox.git_directories import scan_git_directories
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand
@@ -39,14 +39,14 @@ Tree = dict[str, DirectoryListing]
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every directory counts as unchanged for long, so that only inotify events, not times, reveal a change."""
-    monkeypatch.setattr("yarrow.policy.sandbox.directory_scan.watches", own := DirectoryWatches())
+    monkeypatch.setattr("yarrow.policy.sandbox.directory_listing.watches", own := DirectoryWatches())
     monkeypatch.setattr("yarrow.policy.sandbox.sandboxed_command.watches", own)
     own.enable()
-    monkeypatch.setattr(directory_scan, "SETTLED_SECONDS", -1.0)
+    monkeypatch.setattr(directory_listing, "SETTLED_SECONDS", -1.0)
     yield
     while HELD:
         os.close(HELD.pop())
-    directory_scan._cache.clear()  # pyright: ignore[reportPrivateUsage]
+    directory_listing._cache.clear()  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
         status = lstat(path)
         return SimpleNamespace(st_dev=status.st_dev, st_ino=status.st_ino, st_mode=status.st_mode, st_ctime_ns=0)
 
-    monkeypatch.setattr("yarrow.policy.sandbox.directory_scan.os", SimpleNamespace(lstat=asking, scandir=os.scandir))
+    monkeypatch.setattr("yarrow.policy.sandbox.directory_listing.os", SimpleNamespace(lstat=asking, scandir=os.scandir))
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         paths.append(path)
         return lstat(path, dir_fd=dir_fd)
 
-    monkeypatch.setattr("yarrow.policy.sandbox.directory_scan.os.lstat", asking)
+    monkeypatch.setattr("yarrow.policy.sandbox.directory_listing.os.lstat", asking)
     return paths
 
 
@@ -94,7 +94,7 @@ def sorted_names(one: DirectoryListing) -> DirectoryListing:
 
 
 def fresh(root: Path) -> Tree:
-    return tree(root, lambda path: directory_scan._read_listing(path, ENV_FILES))  # pyright: ignore[reportPrivateUsage]
+    return tree(root, lambda path: directory_listing._read_listing(path, ENV_FILES))  # pyright: ignore[reportPrivateUsage]
 
 
 def exchange(one: Path, other: Path) -> None:
@@ -170,7 +170,7 @@ def test_an_unchanged_directory_is_not_checked(tmp_path: Path, asked: list[str])
 
 
 def test_from_the_third_scan_on_no_directories_are_checked(asked: list[str]) -> None:
-    directory_scan.watches._is_wanted = False  # pyright: ignore[reportPrivateUsage]
+    directory_listing.watches._is_wanted = False  # pyright: ignore[reportPrivateUsage]
     with corner("root" if system.is_root() else "self") as place:
         for number in range(9):
             (place.workspace / str(number)).mkdir()
@@ -255,10 +255,10 @@ def test_a_stale_scan_is_not_used(tmp_path: Path, change: Callable[[Path], objec
 MOUNTING = """
 import json, subprocess, sys
 from pathlib import Path
-from yarrow.policy.sandbox import directory_scan
+from yarrow.policy.sandbox import directory_listing
 from yarrow.policy.sandbox.git_directories import scan_git_directories
-directory_scan.SETTLED_SECONDS = -1.0
-directory_scan.watches.enable()
+directory_listing.SETTLED_SECONDS = -1.0
+directory_listing.watches.enable()
 root, other = map(Path, sys.argv[1:])
 seen = [list(map(str, scan_git_directories([root]).git_names)) for _ in range(2)]
 subprocess.run(["mount", "--bind", other, root / "a"], check=True)
@@ -285,14 +285,14 @@ def test_a_directory_mounted_over_another_is_scanned(tmp_path: Path) -> None:
 REMOTE = """
 import os, sys
 from yarrow.platform import linux_syscalls
-from yarrow.policy.sandbox import directory_scan
+from yarrow.policy.sandbox import directory_listing
 from yarrow.policy.sandbox.git_directories import scan_git_directories
 from pathlib import Path
 linux_syscalls.LOCAL_FILE_SYSTEMS -= {"tmpfs"}
-directory_scan.SETTLED_SECONDS = -1.0
-directory_scan.watches.enable()
+directory_listing.SETTLED_SECONDS = -1.0
+directory_listing.watches.enable()
 asked, lstat = [], os.lstat
-directory_scan.os.lstat = lambda path: asked.append(path) or lstat(path)
+directory_listing.os.lstat = lambda path: asked.append(path) or lstat(path)
 for _ in range(3):
     asked.clear()
     scan_git_directories([Path(sys.argv[1])])
@@ -327,7 +327,7 @@ def test_unread_inotify_events_end_all_watches(tmp_path: Path, monkeypatch: pyte
     for _ in range(2):
         tree(tmp_path, start_scan(ENV_FILES))
     monkeypatch.setattr("yarrow.platform.linux_syscalls.MAX_READS", 0)
-    assert directory_scan.watches.begin_round().unchanged == {}
+    assert directory_listing.watches.begin_round().unchanged == {}
     (tmp_path / "a/.git").mkdir()
     assert scan_git_directories([tmp_path]).git_names == {tmp_path / "a": (".git",)}
 
@@ -385,7 +385,7 @@ def test_a_remote_file_system_is_checked_each_time(
         asked.clear()
         tree(tmp_path, start_scan(ENV_FILES))
         assert len(asked) == 3
-    assert not directory_scan.watches._added  # pyright: ignore[reportPrivateUsage]
+    assert not directory_listing.watches._added  # pyright: ignore[reportPrivateUsage]
 
 
 def test_without_inotify_all_are_checked(tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

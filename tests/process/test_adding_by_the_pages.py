@@ -59,7 +59,7 @@ async def test_the_slash_command_of_the_page_works_in_every_client(world: World,
     tests = {"client/test_files_command", "process/test_terminal_while_running", "process/test_resumed_directory"}
     pages = {"docs/terminal.md", "docs/command-line.md"}
     assert tree.changed() == {
-        "src/yarrow/client/slash_command_table.py",
+        "src/yarrow/client/session_slash_commands.py",
         *pages,
         *(f"tests/{name}.py" for name in tests),
     }

@@ -16,7 +16,7 @@ from doubles.world import World
 from yarrow.agent.hooks import no_contributions
 from yarrow.cli.bootstrap import build_service
 from yarrow.config.settings import ProviderSettings, ProviderType, Settings
-from yarrow.service.rpc_wrappers import register_service
+from yarrow.service.rpc_middleware import register_service
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 from yarrow.wire.channel import InMemoryChannel, Registrar

@@ -18,7 +18,7 @@ from doubles.world import World
 from yarrow.event import events as ev
 from yarrow.event.bus import BUFFER_EVENTS, Bus
 from yarrow.message import Message, Role, Text, ToolCall, Usage
-from yarrow.service.rpc_wrappers import register_service
+from yarrow.service.rpc_middleware import register_service
 from yarrow.session import record
 
 OWN_MODULES, ALL_MODULES = 270, 560

@@ -14,7 +14,7 @@ import msgspec
 import yarrow
 from doubles.world import World
 from yarrow.config.files import MAX_CONFIG_FILE_BYTES
-from yarrow.config.project import HARMLESS_KEYS
+from yarrow.config.project_trust import HARMLESS_KEYS
 from yarrow.config.settings import BUILT_IN_PROVIDERS, ProviderSettings, Settings
 from yarrow.config.settings_merge import VARIABLE_PREFIX, map_settings_by_variable
 from yarrow.config.settings_source import format_path, get_value, list_leaves

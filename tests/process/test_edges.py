@@ -179,7 +179,7 @@ async def test_several_interrupts_act_like_one(world: World, pause: float, numbe
     [
         ("yarrow.cli.main", "hi"),
         ("yarrow.cli.arguments", "hi"),
-        ("yarrow.cli.prompt_commands", "hi"),
+        ("yarrow.cli.service_commands", "hi"),
         ("grpc", "hi"),
         ("yarrow._version", "--version"),
     ],

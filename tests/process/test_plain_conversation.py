@@ -16,7 +16,7 @@ from doubles.ollama_server import says as said_by_ollama
 from doubles.screen import Screen
 from doubles.world import World
 from yarrow.cli.terminal_permission_prompts import QUIET_SECONDS
-from yarrow.client.command_dispatch import CHAT_COMMANDS
+from yarrow.client.conversation import CHAT_COMMANDS
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ import pytest
 
 from doubles.serving import served
 from doubles.world import World
-from yarrow.client.slash_command_table import COMMANDS
+from yarrow.client.session_slash_commands import COMMANDS
 from yarrow.session.session_file_reader import load_session
 
 MAKING = {

@@ -59,7 +59,7 @@ async def test_a_changed_token_after_a_restart_is_reported(world: World, tmp_pat
 async def test_a_service_that_does_not_return_is_an_error(world: World, tmp_path: Path) -> None:
     world.script(*HELD)
     socket = tmp_path / "run" / "yarrow.sock"
-    code = "import sys; from yarrow.client import reconnection; reconnection.MAX_OUTAGE_SECONDS = 1.0\n"
+    code = "import sys; from yarrow.client import reconnect_backoff; reconnect_backoff.MAX_OUTAGE_SECONDS = 1.0\n"
     code += "from yarrow.cli.main import main; sys.exit(main())"
     async with served(world, socket) as process:
         client = await asyncio.create_subprocess_exec(

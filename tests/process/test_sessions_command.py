@@ -19,12 +19,12 @@ import pytest
 from doubles.screen import Screen
 from doubles.world import World
 from yarrow.cli.sessions_command import TERMINAL_COMMANDS
-from yarrow.client.command_dispatch import CHAT_COMMANDS
+from yarrow.client.conversation import CHAT_COMMANDS
+from yarrow.client.session_slash_commands import COMMANDS
 from yarrow.client.sessions_command import SESSION_COMMANDS
-from yarrow.client.slash_command_table import COMMANDS
 from yarrow.message import Message
 from yarrow.session.ids import new_id
-from yarrow.session.line import encode_line
+from yarrow.session.line_codec import encode_line
 from yarrow.session.record import Header
 from yarrow.session.session_file_reader import MAX_LINE_CHARACTERS, load_session
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from yarrow.client.command_dispatch import CHAT_COMMANDS
+from yarrow.client.conversation import CHAT_COMMANDS
 from yarrow.client.tui.editor.attachments import MAX_INLINE_CHARACTERS, MAX_INLINE_LINES
 from yarrow.client.tui.key_bindings import KEYS
 

@@ -10,7 +10,7 @@ import pytest
 from doubles.chat_server import DONE, ChatServer, Reply, chunk, finish, says
 from doubles.screen import Screen
 from doubles.world import World
-from yarrow.client.command_dispatch import CHAT_COMMANDS
+from yarrow.client.conversation import CHAT_COMMANDS
 
 WORK = {
     "/tree": "R rebase",

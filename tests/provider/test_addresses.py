@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarrow.provider.addresses import is_local
+from yarrow.provider.base_urls import is_local
 
 LOCAL = (
     *("localhost", "127.0.0.1", "127.8.9.1", "[::1]", "10.1.2.3", "192.168.1.5", "172.16.0.1", "172.17.0.1"),

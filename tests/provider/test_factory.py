@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from doubles.chat_server import ChatServer, Reply, page, says
-from yarrow.config.provider_adapters import ADAPTERS
+from yarrow.config.adapter_table import ADAPTERS
 from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.errors import Code, ConfigError, ProviderError
 from yarrow.message import Message, Role, Text

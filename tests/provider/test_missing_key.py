@@ -6,7 +6,7 @@ from doubles.completions import fails
 from doubles.refusals import KINDS, RefusingServer, create
 from yarrow.errors import Code
 
-KEYS = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"), "sk-vendor-123456")
+KEYS: dict[str, str] = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"), "sk-vendor-123456")
 REFUSED = {"error": {"type": "authentication_error", "code": "invalid_api_key", "message": "missing key"}}
 
 

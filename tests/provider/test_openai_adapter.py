@@ -12,8 +12,8 @@ from doubles.conversation import user
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Image, Message, Role, Text, Thinking, ThinkingLevel, ToolCall
-from yarrow.provider.addresses import parse_openai_address
 from yarrow.provider.base import CompletionRequest, ModelEntry
+from yarrow.provider.base_urls import parse_openai_address
 from yarrow.provider.chat_completions.server_limits import apply_chat_limits, find_host_limits
 from yarrow.provider.history_repair import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient

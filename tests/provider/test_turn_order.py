@@ -57,7 +57,7 @@ def encode(kind: str, messages: tuple[Message, ...]) -> Body:
                 request, target, settings=ProviderSettings(), capabilities=MessagesCapabilities()
             )
         case "responses":
-            rules = ReplayRules(images_in_results=True)
+            rules = ReplayRules(is_vendor=True)
             return encode_responses_request(request, target, settings=ProviderSettings(), rules=rules)
         case "gemini":
             return {"contents": encode_contents(messages, target)}

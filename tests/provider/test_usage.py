@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.message import Usage
-from yarrow.provider.answer_decoder import MAX_FIGURE_TOKENS, TokenFigure, UsageAccumulator
+from yarrow.provider.base_decoder import MAX_FIGURE_TOKENS, TokenFigure, UsageAccumulator
 from yarrow.provider.chat_completions.chunk import ChatChunk, ChatUsage
 
 FIGURES: tuple[TokenFigure, ...] = ("prompt", "output", "cache_read", "cache_write", "thinking")

@@ -246,7 +246,7 @@ async def test_a_skill_outside_the_project_may_be_read_by_the_tools(house: House
     sessions = Sessions(house.parts)
     entry, _ = await sessions.get_or_create("s1", SessionPlan(house.cwd))
     resources = await sessions.prepare_resources(entry)
-    workspace = (await resources.with_tools()).context.workspace
+    workspace = (await resources.with_tools()).require_context().workspace
     skill = house.users / "skills" / "deploy" / "SKILL.md"
     assert not isinstance(workspace.resolve_read(skill), Refused)
     assert isinstance(workspace.resolve_write(skill), Refused)

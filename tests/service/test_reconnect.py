@@ -12,11 +12,11 @@ import pytest
 from doubles.house import House, kinds
 from doubles.reached import behind
 from doubles.relay import Relay, relay
-from yarrow.client import event_stream, reconnection, run_stream
+from yarrow.client import event_stream, reconnect_backoff, run_stream
 from yarrow.client.permission_prompts import TypedAnswer
 from yarrow.client.rpc_errors import parse_rpc_error
 from yarrow.client.run_stream import RunResult, follow_run
-from yarrow.client.sessions import SessionInfo, make_session, read_messages_after
+from yarrow.client.session_lookup import SessionInfo, make_session, read_messages_after
 from yarrow.client.stub import make_stub
 from yarrow.config.settings import ServiceSettings
 from yarrow.event import bus
@@ -66,7 +66,7 @@ class Seen:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconnection, "BACKOFF_SECONDS", (0.02, 0.05, 0.1))
+    monkeypatch.setattr(reconnect_backoff, "BACKOFF_SECONDS", (0.02, 0.05, 0.1))
     monkeypatch.setattr(run_stream, "BUSY_RETRY_SECONDS", 0.02)
 
 
@@ -201,7 +201,7 @@ async def test_an_end_that_was_dropped_is_synthesized(tmp_path: Path, monkeypatc
 
 
 async def test_reconnecting_to_a_vanished_service_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconnection, "MAX_OUTAGE_SECONDS", 0.5)
+    monkeypatch.setattr(reconnect_backoff, "MAX_OUTAGE_SECONDS", 0.5)
     house = House(tmp_path, HELD)
     async with begun(house, tmp_path) as one:
         one.lose_service()
@@ -216,7 +216,7 @@ async def test_a_permanently_silent_connection_times_out(tmp_path: Path, monkeyp
     """A connection that is silently lost: neither events nor heartbeats nor answers arrive."""
     monkeypatch.setattr(event_stream, "MAX_SILENCE_SECONDS", 0.5)
     monkeypatch.setattr(event_stream, "STATE_TIMEOUT_SECONDS", 0.2)
-    monkeypatch.setattr(reconnection, "MAX_OUTAGE_SECONDS", 0.5)
+    monkeypatch.setattr(reconnect_backoff, "MAX_OUTAGE_SECONDS", 0.5)
     house = House(tmp_path, HELD)
     async with begun(house, tmp_path, heartbeat=0.02) as one:
         # Signs of life keep a silent run going for longer than silence is borne.

@@ -11,7 +11,7 @@ import pytest
 from doubles.house import House, reason_of
 from doubles.reached import behind
 from yarrow.client.stub import make_stub
-from yarrow.service import rpc_wrappers
+from yarrow.service import rpc_middleware
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ async def test_the_error_reaches_a_client_that_still_sends(house: House, stub: "
 async def test_the_error_reaches_a_client_that_never_ends_its_stream(
     house: House, stub: "Stub", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rpc_wrappers, "MAX_DRAIN_SECONDS", 0.2)
+    monkeypatch.setattr(rpc_middleware, "MAX_DRAIN_SECONDS", 0.2)
 
     async def pieces() -> AsyncIterator[pb.ImportSessionRequest]:
         yield pb.ImportSessionRequest(cwd=str(house.cwd), size=1 << 40)

@@ -5,7 +5,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from doubles.house import House, stub_of
-from yarrow.policy.sandbox.root_readable_files import RootFiles
+from yarrow.policy.sandbox.root_only_files import RootFiles
 from yarrow.policy.sandbox_factory import SandboxFactory
 from yarrow.service.servicer import Servicer
 from yarrow.v1 import agent_pb2 as pb

@@ -16,7 +16,7 @@ from yarrow.errors import Code
 from yarrow.service import loaded_session, translation
 from yarrow.service.event_stream import MAX_BATCH_BYTES
 from yarrow.service.request_fields import MAX_NAME_CHARACTERS, MAX_TEXT_BYTES
-from yarrow.service.rpc_wrappers import STATUS_BY_CODE
+from yarrow.service.rpc_middleware import STATUS_BY_CODE
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:

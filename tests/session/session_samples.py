@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from yarrow.message import Image, Message, Opaque, Role, StopReason, Text, Thinking, ToolCall, Usage
 from yarrow.session.ids import format_timestamp, new_id
-from yarrow.session.line import encode_line
+from yarrow.session.line_codec import encode_line
 from yarrow.session.record import Header, Record
 from yarrow.session.session_file_reader import load_session
 

@@ -15,7 +15,7 @@ from yarrow.config.settings import CompactionSettings
 from yarrow.errors import StorageError
 from yarrow.message import Image, Message, Opaque, Role, StopReason, Text, Thinking, ThinkingLevel, ToolCall, Usage
 from yarrow.session.disk_access import Disk
-from yarrow.session.line import UnknownRecord, encode_line, seal
+from yarrow.session.line_codec import UnknownRecord, encode_line, seal
 from yarrow.session.record import Change, Compaction, Header, Queued, Record, Undelivered
 from yarrow.session.session_file_reader import load_session, read_head
 from yarrow.session.session_list import flatten_tree

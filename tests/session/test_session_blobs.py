@@ -20,13 +20,13 @@ from yarrow.session import derived_sessions
 from yarrow.session.blobs import MAX_INLINE_BYTES, blob_folder_for, read_blob
 from yarrow.session.disk_access import Disk
 from yarrow.session.export_import import ImportSpool, export_lines
-from yarrow.session.line import MAX_LINE_BYTES, UnknownRecord, seal
-from yarrow.session.open_session_log import SessionLog
+from yarrow.session.line_codec import MAX_LINE_BYTES, UnknownRecord, seal
 from yarrow.session.record import Queued, Record
+from yarrow.session.session_draft import SessionDraft
 from yarrow.session.session_file_reader import MAX_DESCRIBED_PROBLEMS, load_session
 from yarrow.session.session_list import project_dir
+from yarrow.session.session_log import SessionLog
 from yarrow.session.session_manager import SessionManager
-from yarrow.session.unsaved_session import SessionDraft
 
 PICTURE = bytes(range(256)) * 400
 IMAGE = Image("image/png", base64.b64encode(PICTURE).decode())

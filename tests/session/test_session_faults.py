@@ -9,9 +9,9 @@ from session_samples import header, message, names, texts, write_session
 
 from yarrow.errors import Code, StorageError
 from yarrow.session.disk_access import Disk
-from yarrow.session.line import encode_line
-from yarrow.session.open_session_log import SessionLog, SyncMode
+from yarrow.session.line_codec import encode_line
 from yarrow.session.session_file_reader import load_session
+from yarrow.session.session_log import SessionLog, SyncMode
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from yarrow.session.disk_access import Disk
 from yarrow.session.ids import new_id
 from yarrow.session.session_file_reader import load_session
 from yarrow.session.record import Header
-from yarrow.session.open_session_log import SessionLog
+from yarrow.session.session_log import SessionLog
 
 NOW = "2026-11-28T00:00:00.000Z"
 

@@ -13,8 +13,8 @@ from session_samples import header, ids, message, spin, texts, write_session
 
 from yarrow.message import Message
 from yarrow.session.disk_access import Disk
-from yarrow.session.open_session_log import SessionLog
 from yarrow.session.session_file_reader import load_session
+from yarrow.session.session_log import SessionLog
 
 PARTS = 8
 KILLS = 34
@@ -27,7 +27,7 @@ from pathlib import Path
 from yarrow.message import Image, Message, Role, Text
 from yarrow.session.disk_access import Disk
 from yarrow.session.ids import new_id
-from yarrow.session.open_session_log import SessionLog
+from yarrow.session.session_log import SessionLog
 
 def say(text):
     os.write(1, f"{text}\\n".encode())

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from session_samples import NOW, TOKENS, header, message, messages, nasty_text, patient
 
 from yarrow.message import Message, Text
-from yarrow.session import line as line_module
+from yarrow.session import line_codec as line_module
 from yarrow.session import record
-from yarrow.session.line import BadLine, SessionLine, UnknownRecord, encode_line, read_lines, seal
+from yarrow.session.line_codec import BadLine, SessionLine, UnknownRecord, encode_line, read_lines, seal
 from yarrow.session.record import Change, Compaction, PermissionAnswered, PermissionAsked, Queued, Record, Undelivered
 
 MESSAGE = b'{"kind":"message","id":"m","role":"user","content":[{"type":"text","text":"%s"}],"timestamp":"t"}'

@@ -24,11 +24,11 @@ from yarrow.session.derived_sessions import (
     merge,
     rebase,
 )
-from yarrow.session.line import UnknownRecord, encode_line, seal
+from yarrow.session.line_codec import UnknownRecord, encode_line, seal
 from yarrow.session.record import Change, Compaction, Header, Queued, Record, Undelivered
+from yarrow.session.session_draft import CopiedRecord, SessionDraft
 from yarrow.session.session_file_reader import StoredSession, load_session
 from yarrow.session.state import SessionState, fold_records
-from yarrow.session.unsaved_session import CopiedRecord, SessionDraft
 
 Save = Callable[[Iterable[bytes]], StoredSession]
 LATER = b',"later":{"a": [1.50, "\\u00e9"]}}'

@@ -16,12 +16,12 @@ from session_disks import BlockingCalls, FaultyCalls
 from session_samples import header, message, names, texts, write_session
 
 from yarrow.errors import Code, InvalidArgument, LimitExceeded, NotFound, Precondition, StorageError
-from yarrow.session import open_session_log
+from yarrow.session import session_log
 from yarrow.session.disk_access import Disk
-from yarrow.session.line import MAX_LINE_BYTES, encode_line
+from yarrow.session.line_codec import MAX_LINE_BYTES, encode_line
 from yarrow.session.memory_log import MemoryLog
-from yarrow.session.open_session_log import Log, SessionLog
 from yarrow.session.session_file_reader import load_session
+from yarrow.session.session_log import Log, SessionLog
 
 
 async def new_log(path: Path, disk: Disk) -> SessionLog:
@@ -152,7 +152,7 @@ async def test_without_the_lock_nothing_is_appended(tmp_path: Path, disk: Disk) 
 
 
 async def test_a_too_long_record_is_rejected(tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_session_log, "MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr(session_log, "MAX_LINE_BYTES", 1000)
     log = await new_log(tmp_path / "s1.jsonl", disk)
     async with log.lock():
         with pytest.raises(LimitExceeded, match="exceeds the limit of 1000"):
@@ -306,7 +306,7 @@ async def test_a_cancelled_acquire_leaves_no_lock(tmp_path: Path, calls: Blockin
 async def test_waiting_writes_are_bounded(
     tmp_path: Path, calls: BlockingCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_session_log, "MAX_PENDING_BYTES", 2000)
+    monkeypatch.setattr(session_log, "MAX_PENDING_BYTES", 2000)
     disk = Disk(calls)
     log = await new_log(tmp_path / "s1.jsonl", disk)
     async with log.lock():
@@ -328,7 +328,7 @@ HOLDER = """
 import asyncio, sys
 from pathlib import Path
 from yarrow.session.disk_access import Disk
-from yarrow.session.open_session_log import SessionLog
+from yarrow.session.session_log import SessionLog
 
 async def main():
     log = await SessionLog.open(Path(sys.argv[1]), sync="message", disk=Disk())

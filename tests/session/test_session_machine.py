@@ -22,9 +22,9 @@ from doubles.house import House, reason_of
 from doubles.rig import call
 from yarrow.agent.model_context import SUMMARY_INTRODUCTION, context_of
 from yarrow.config.settings import CompactionSettings
-from yarrow.service.rpc_wrappers import register_service
+from yarrow.service.rpc_middleware import register_service
 from yarrow.session.derived_sessions import MERGED_SUMMARY_INTRODUCTION, OMITTED_SUMMARY_INTRODUCTION
-from yarrow.session.line import UnknownRecord
+from yarrow.session.line_codec import UnknownRecord
 from yarrow.session.record import Compaction
 from yarrow.session.session_file_reader import load_session
 from yarrow.session.state import SessionState, fold_records

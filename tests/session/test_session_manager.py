@@ -9,12 +9,12 @@ from session_samples import header, message, moment, names, write_session
 
 from yarrow.errors import InvalidArgument, NotFound, Precondition, StorageError
 from yarrow.session.disk_access import Disk
-from yarrow.session.line import encode_line
+from yarrow.session.line_codec import encode_line
 from yarrow.session.record import Change
+from yarrow.session.session_draft import SessionDraft
 from yarrow.session.session_file_reader import MAX_LINE_CHARACTERS
 from yarrow.session.session_list import MAX_CANDIDATES, MAX_SLUG_CHARACTERS, project_dir
 from yarrow.session.session_manager import SessionManager
-from yarrow.session.unsaved_session import SessionDraft
 
 HOSTILE = ["", "../x", "a/b", "/etc/passwd", "a.b", "x" * 65, "a\0b", "..", "ü"]
 FILLER = [message("x" * 1000) for _ in range(30)]

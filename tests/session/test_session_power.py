@@ -18,8 +18,8 @@ from yarrow.session.blobs import MAX_INLINE_BYTES
 from yarrow.session.derived_sessions import fork
 from yarrow.session.disk_access import Disk
 from yarrow.session.ids import new_id
-from yarrow.session.open_session_log import SessionLog
 from yarrow.session.session_file_reader import load_session
+from yarrow.session.session_log import SessionLog
 from yarrow.session.session_manager import SessionManager
 
 SEED = 20261128

@@ -8,7 +8,7 @@ from session_samples import NOW, header, message, moment, texts, write_session
 
 from yarrow.errors import Code, NotFound, StorageError
 from yarrow.message import Message
-from yarrow.session.line import UnknownRecord, encode_line
+from yarrow.session.line_codec import UnknownRecord, encode_line
 from yarrow.session.record import Change, Compaction, Header
 from yarrow.session.session_file_reader import MAX_DESCRIBED_PROBLEMS, find_last_name, load_session
 

@@ -11,7 +11,7 @@ from session_samples import NOW, header, message, moment, patient
 
 from yarrow.config.settings import CompactionSettings
 from yarrow.message import Message, Text, ThinkingLevel
-from yarrow.session.line import UnknownRecord
+from yarrow.session.line_codec import UnknownRecord
 from yarrow.session.record import Change, Compaction, Queued, Record, Undelivered
 from yarrow.session.state import Messages, SessionState, apply_record, fold_records
 

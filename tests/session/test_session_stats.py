@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from session_samples import header, message, messages, moment, nasty_text, patient
 
 from yarrow.message import Message, Role, Text, ToolCall, Usage
-from yarrow.session.line import UnknownRecord
+from yarrow.session.line_codec import UnknownRecord
 from yarrow.session.record import Change, Compaction, PermissionAnswered, PermissionAsked, Record
 from yarrow.session.state import ModelStats, ToolStats, compute_stats
 

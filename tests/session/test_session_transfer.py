@@ -17,7 +17,7 @@ from yarrow.errors import InvalidArgument, LimitExceeded, StorageError
 from yarrow.message import Image, Message, Role, Text, Thinking, ToolCall
 from yarrow.session import export_import
 from yarrow.session.export_import import ImportSpool, export_lines
-from yarrow.session.line import UnknownRecord, encode_line, seal
+from yarrow.session.line_codec import UnknownRecord, encode_line, seal
 from yarrow.session.record import Compaction, Header, Record
 from yarrow.session.session_file_reader import StoredSession, load_session
 

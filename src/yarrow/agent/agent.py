@@ -25,7 +25,7 @@ from yarrow.agent.permission_broker import PermissionBroker, find_abandoned
 from yarrow.agent.run_context import LoopPorts, RunResources
 from yarrow.agent.session_writer import RedactingEmitter, SessionWriter, acquire_session
 from yarrow.agent.tool_executor import ToolExecutor
-from yarrow.agent.user_requested_task import UserAction, run_user_tool
+from yarrow.agent.user_action import UserAction, run_user_tool
 from yarrow.errors import StorageError, YarrowError
 from yarrow.event.events import AgentEnd, AgentStart, AgentState, Body, EndReason, Notice, QueuedText
 from yarrow.message import Block, Message, ToolCall

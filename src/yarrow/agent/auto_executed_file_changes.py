@@ -29,8 +29,8 @@ from yarrow.tool.base import Access, CommandEffects, Done, Progress, Result, Too
 from yarrow.tool.paths import format_path, locate, quote_path
 
 if TYPE_CHECKING:
-    from yarrow.policy.git_config_programs import NamedPrograms
-    from yarrow.policy.repository_snapshot import WorkspaceRepositories
+    from yarrow.policy.git_named_programs import NamedPrograms
+    from yarrow.policy.git_refs_snapshot import WorkspaceRepositories
 
 NAMED = 10
 """Maximum files named in a notice; the rest are counted."""
@@ -72,7 +72,7 @@ class _Look(Struct, frozen=True):
         if not nested:
             return cls(states)
         # Imported here because a sandbox does the same.
-        from yarrow.policy.sandbox.directory_scan import executed_entries, scan_executed
+        from yarrow.policy.sandbox.directory_listing import executed_entries, scan_executed
 
         entries = tuple(executed_entries(roots, scan_executed(roots, MAX_DIRECTORIES)))
         return cls(states, entries, NestedFiles.snapshot(entries))
@@ -143,14 +143,12 @@ class ExecutedFiles:
 
     def _left(self, context: ToolContext) -> "_Left":
         """Return the changes that the run made in repositories."""
-        from yarrow.policy import repository_snapshot
+        from yarrow.policy import git_refs_snapshot
         from yarrow.policy.git_embedded_repositories import find_embedded_repositories
 
-        after = repository_snapshot.scan_repositories(_roots(context, ""))
-        commands = repository_snapshot.new_exec_commands(
-            self._steps, repository_snapshot.read_exec_commands(after.states)
-        )
-        found = find_embedded_repositories(self._repositories or repository_snapshot.WorkspaceRepositories(), after)
+        after = git_refs_snapshot.scan_repositories(_roots(context, ""))
+        commands = git_refs_snapshot.new_exec_commands(self._steps, git_refs_snapshot.read_exec_commands(after.states))
+        found = find_embedded_repositories(self._repositories or git_refs_snapshot.WorkspaceRepositories(), after)
         return _Left(
             [
                 f"{format_path(path, context.cwd)} ({quote_path(command[:COMMAND_CHARACTERS])})"
@@ -178,14 +176,14 @@ def _noted(code: str, text: str, names: Sequence[str], *, advice: str = "Review 
 
 
 def _look_at_git(roots: list[Path]) -> "tuple[WorkspaceRepositories, dict[Path, tuple[str, ...]]]":
-    from yarrow.policy import repository_snapshot  # many runs call no tool that writes
+    from yarrow.policy import git_refs_snapshot  # many runs call no tool that writes
 
-    found = repository_snapshot.scan_repositories(roots)
-    return found, repository_snapshot.read_exec_commands(found.states)
+    found = git_refs_snapshot.scan_repositories(roots)
+    return found, git_refs_snapshot.read_exec_commands(found.states)
 
 
 def _named_programs(repositories: "WorkspaceRepositories | None", roots: list[Path]) -> "NamedPrograms":
-    from yarrow.policy.git_config_programs import find_named_programs, git_directories_at  # as above
+    from yarrow.policy.git_named_programs import find_named_programs, git_directories_at  # as above
 
     directories = git_directories_at(roots) if repositories is None else repositories.states
     return find_named_programs(directories, roots, Path.home())

@@ -12,7 +12,7 @@ from yarrow.agent.model_context import ContextBudget, ModelContext, TokenCounter
 from yarrow.agent.retry import RetryPolicy
 from yarrow.agent.run_context import RunResources
 from yarrow.agent.session_writer import SessionWriter
-from yarrow.agent.user_requested_task import UserAction
+from yarrow.agent.user_action import UserAction
 from yarrow.errors import Code, Failure, Precondition, YarrowError
 from yarrow.event.events import AgentState, Body, CompactionEnd, CompactionReason, CompactionStart, Notice, UsageReport
 from yarrow.message import ToolSpec, Usage

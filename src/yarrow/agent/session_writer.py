@@ -15,8 +15,8 @@ from yarrow.message import Block, Message, Role
 from yarrow.redaction.redactor import NO_REDACTION, Redactor
 from yarrow.redaction.stream import RedactingStream
 from yarrow.session.ids import format_timestamp
-from yarrow.session.open_session_log import Log
 from yarrow.session.record import Record
+from yarrow.session.session_log import Log
 from yarrow.session.state import SessionState, fold_records
 
 DEFAULT_LIMITS = ServiceSettings()

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from yarrow.cli.command_declarations import (
+from yarrow.cli.command_table import (
     COMMANDS,
     COMMANDS_WITH_WORDS,
     FLAGS,

@@ -14,12 +14,12 @@ from yarrow.cli.bootstrap import build_service
 from yarrow.cli.path_arguments import make_absolute
 from yarrow.client.rpc_errors import parse_rpc_error
 from yarrow.client.session_descriptions import shorten_id
-from yarrow.client.sessions import SessionInfo, find_newest_session, find_session, make_session, open_session
+from yarrow.client.session_lookup import SessionInfo, find_newest_session, find_session, make_session, open_session
 from yarrow.client.stub import Stub
 from yarrow.config.settings_merge import LoadedSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.extension.loader import LoadedExtensions
-from yarrow.service.rpc_wrappers import register_service
+from yarrow.service.rpc_middleware import register_service
 from yarrow.v1 import agent_pb2 as pb
 from yarrow.v1.agent_pb2_grpc import AgentServiceStub
 from yarrow.wire.channel import InMemoryChannel, Registrar

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from enum import Enum, auto
 from typing import NamedTuple
 
-from yarrow.cli.command_declarations import COMMAND_WORDS, COMMANDS, FLAGS, Flag
+from yarrow.cli.command_table import COMMAND_WORDS, COMMANDS, FLAGS, Flag
 from yarrow.config.settings import BUILT_IN_PROVIDERS
 
 

@@ -19,7 +19,7 @@ from yarrow.config.files import (
     list_project_files,
     read_bytes,
 )
-from yarrow.config.project import get_trust_key, get_trust_state, read_trust_store
+from yarrow.config.project_trust import get_trust_key, get_trust_state, read_trust_store
 from yarrow.config.secret_mask import mask_secrets
 from yarrow.config.settings_merge import LoadedSettings, load_settings
 from yarrow.config.settings_source import escape_unprintable, format_path, get_value, list_leaves

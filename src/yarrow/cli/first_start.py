@@ -17,9 +17,9 @@ from yarrow.client.tui.views.backend_picker import (
     BackendQuestion,
     HostedBackend,
 )
+from yarrow.config.adapter_table import VENDORS, get_provider_id
 from yarrow.config.files import get_user_file
 from yarrow.config.json_edit import change_file, set_value
-from yarrow.config.provider_adapters import VENDORS, get_provider_id
 from yarrow.config.secret_mask import is_variable_name
 from yarrow.config.settings import Settings
 from yarrow.config.settings_merge import load_settings

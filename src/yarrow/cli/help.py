@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from itertools import groupby
 
-from yarrow.cli.command_declarations import COMMAND_WORDS, COMMANDS, FLAGS, Flag
+from yarrow.cli.command_table import COMMAND_WORDS, COMMANDS, FLAGS, Flag
 from yarrow.cli.exit_codes import MEANINGS
 
 _FLAG_COLUMN, _WORD_COLUMN = 36, 15

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 import grpc
 
-from yarrow.client.sessions import SessionInfo
+from yarrow.client.session_lookup import SessionInfo
 from yarrow.client.stub import Stub
 from yarrow.platform import system
 from yarrow.v1 import agent_pb2 as pb

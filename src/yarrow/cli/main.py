@@ -63,7 +63,7 @@ def _dispatch(arguments: Arguments, extensions: "Sequence[ExtensionFunction]") -
             from yarrow.cli.logs import silence_grpc
 
             with silence_grpc():
-                from yarrow.cli.prompt_commands import run_service_command
+                from yarrow.cli.service_commands import run_service_command
             return run_service_command(arguments, extensions)
 
 

@@ -7,7 +7,7 @@ from yarrow.cli.cli_context import CliContext, open_service
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.output_writer import OutputWriter
 from yarrow.cli.standard_streams import print_error
-from yarrow.client.setting_commands import format_call, format_calls, parse_words, revoke
+from yarrow.client.setting_slash_commands import format_call, format_calls, parse_words, revoke
 from yarrow.client.slash_command import CommandError
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from yarrow.config.project import HARMLESS_KEYS
+from yarrow.config.project_trust import HARMLESS_KEYS
 from yarrow.config.schema import USER_ONLY_NOTE, build_json_schema
 
 MAX_LINE_WIDTH = 120

@@ -14,7 +14,7 @@ from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.path_arguments import home_directory, nearest_directory
 from yarrow.cli.standard_streams import print_error, write_stdout
 from yarrow.config.files import format_label, get_user_directory, list_project_files, read_bytes
-from yarrow.config.project import (
+from yarrow.config.project_trust import (
     ProjectFile,
     TrustState,
     compute_hash,

@@ -6,7 +6,7 @@ from typing import Any, Self, TypeAlias
 
 from grpc import StatusCode, aio
 
-from yarrow.client.reconnection import ConnectionState, ReconnectBackoff, state_after
+from yarrow.client.reconnect_backoff import ConnectionState, ReconnectBackoff, state_after
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 

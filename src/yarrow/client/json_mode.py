@@ -9,7 +9,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from yarrow.client.run_stream import RunResult, follow_run
-from yarrow.client.sessions import SessionInfo
+from yarrow.client.session_lookup import SessionInfo
 from yarrow.client.stub import Stub
 from yarrow.client.terminal_text_sanitizer import UNSAFE_CHARACTER
 from yarrow.v1 import agent_pb2 as pb

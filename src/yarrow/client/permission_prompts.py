@@ -21,7 +21,7 @@ from yarrow.client.permission_texts import (
     format_rule,
     reveal,
 )
-from yarrow.client.reconnection import retry_while_lost
+from yarrow.client.reconnect_backoff import retry_while_lost
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 

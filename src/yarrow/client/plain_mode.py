@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from yarrow.client.json_mode import Sink
 from yarrow.client.permission_prompts import PermissionUI
-from yarrow.client.run_notices import (
+from yarrow.client.run_notes import (
     format_call_note,
     format_end_note,
     format_event_note,
@@ -13,7 +13,7 @@ from yarrow.client.run_notices import (
     format_result_note,
 )
 from yarrow.client.run_stream import RunResult, follow_run
-from yarrow.client.sessions import SessionInfo, join_text, make_tool_output, read_messages_after
+from yarrow.client.session_lookup import SessionInfo, join_text, make_tool_output, read_messages_after
 from yarrow.client.stub import Stub
 from yarrow.client.terminal_text_sanitizer import sanitize, strip_controls
 from yarrow.v1 import agent_pb2 as pb

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from yarrow.client.event_stream import EventStream, NamedEvent, StreamCursor
 from yarrow.client.permission_prompts import PermissionPrompts, PermissionUI, open_prompts
-from yarrow.client.reconnection import ReconnectBackoff
+from yarrow.client.reconnect_backoff import ReconnectBackoff
 from yarrow.client.rpc_errors import parse_rpc_error
-from yarrow.client.sessions import SessionInfo
+from yarrow.client.session_lookup import SessionInfo
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb
 

@@ -7,9 +7,9 @@ from grpc import StatusCode, aio
 
 from yarrow.client import session_descriptions
 from yarrow.client.json_mode import Sink, dumps
-from yarrow.client.sessions import find_session
+from yarrow.client.session_lookup import find_session
+from yarrow.client.session_slash_commands import COMMANDS, run_command
 from yarrow.client.slash_command import CommandContext, CommandError, CommandUsageError
-from yarrow.client.slash_command_table import COMMANDS, run_command
 from yarrow.client.stub import Stub
 from yarrow.client.terminal_text_sanitizer import sanitize
 from yarrow.v1 import agent_pb2 as pb

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct, inspect
 
 from yarrow.config.files import get_user_file, read_file
-from yarrow.config.project import ProjectFile, apply_project, read_project
+from yarrow.config.project_trust import ProjectFile, apply_project, read_project
 from yarrow.config.settings import BUILT_IN_PROVIDERS, Settings
 from yarrow.config.settings_source import (
     MODEL_PATHS,

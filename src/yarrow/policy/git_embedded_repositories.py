@@ -14,14 +14,14 @@ from typing import BinaryIO, cast
 from msgspec import Struct
 
 from yarrow.platform.search_path import find_program
-from yarrow.policy.repository_snapshot import (
+from yarrow.policy.git_refs_snapshot import (
     MAX_REPOSITORIES,
     RepositoryState,
     WorkspaceRepositories,
     reflog_commits,
     work_tree_of,
 )
-from yarrow.policy.sandbox.directory_scan import GIT_DIRECTORY_NAMES, GIT_NAMES, is_complete, list_directory
+from yarrow.policy.sandbox.directory_listing import GIT_DIRECTORY_NAMES, GIT_NAMES, is_complete, list_directory
 from yarrow.policy.sandbox.git_directories import common_directory
 
 MAX_COMMITS = 10_000

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from yarrow.platform.real_path import real_path
-from yarrow.policy.sandbox.directory_scan import GIT_DIRECTORY_NAMES, HEAD, is_complete
+from yarrow.policy.sandbox.directory_listing import GIT_DIRECTORY_NAMES, HEAD, is_complete
 
 GIT_PROTECTED = frozenset({"hooks", "config", "config.worktree", "commondir"})
 """Names in a git directory that make git execute something or look elsewhere."""

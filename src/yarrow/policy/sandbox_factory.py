@@ -135,9 +135,9 @@ class SandboxFactory:
         spec = self._specs.get(session_id)
         if spec is None or not spec.runs_as_root:
             return ""
-        from yarrow.policy.sandbox import root_readable_files
+        from yarrow.policy.sandbox import root_only_files
 
-        return root_readable_files.known_files(tuple(map(str, spec.readable))).notice()
+        return root_only_files.known_files(tuple(map(str, spec.readable))).notice()
 
     def release(self, session_id: str) -> None:
         """Forget the sandbox of a session and remove its home and /tmp."""
@@ -170,9 +170,9 @@ class SandboxFactory:
         made = replace(made, hidden=(*made.hidden, *self._visible_temp_dir(workspace)))
         self._specs[session_id] = replace(made, session=session_id)
         if made.runs_as_root:
-            from yarrow.policy.sandbox import root_readable_files
+            from yarrow.policy.sandbox import root_only_files
 
-            root_readable_files.start_scan(tuple(map(str, made.readable)))
+            root_only_files.start_scan(tuple(map(str, made.readable)))
         return self._specs[session_id]
 
     def describe(self, workspace: "Workspace") -> SandboxSpec | None:

@@ -15,7 +15,7 @@ from yarrow.policy.links_to_secret_files import SecretLinks
 from yarrow.policy.permission.path_rules import DeniedPaths
 from yarrow.policy.refusal import Refused
 from yarrow.policy.sandbox.credential_paths import CredentialPaths
-from yarrow.policy.sandbox.directory_scan import REMOTE_DIRECTORIES
+from yarrow.policy.sandbox.directory_listing import REMOTE_DIRECTORIES
 from yarrow.policy.sandbox.secret_symlink_targets import is_recorded
 from yarrow.policy.sandbox.session_tmp import SessionTmp
 from yarrow.policy.secret_names import ENV_FILES, SecretFiles

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from yarrow.config.provider_adapters import ADAPTERS, VENDORS
+from yarrow.config.adapter_table import ADAPTERS, VENDORS
 from yarrow.config.secret_mask import is_variable_name
 from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.errors import Code, ProviderError
 from yarrow.platform import system
 from yarrow.platform.search_path import filter_environment
 from yarrow.policy.secret_names import MIN_SECRET_CHARACTERS, is_secret_variable
-from yarrow.provider.addresses import is_vendor_url
 from yarrow.provider.base import AdapterConfig
+from yarrow.provider.base_urls import is_vendor_url
 
 MAX_COMMAND_SECONDS = 10.0
 """Timeout in seconds for an apiKeyCommand."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from yarrow.errors import Code, ProviderError
 from yarrow.policy.secret_names import is_secret_variable
-from yarrow.provider import error_classification as tables
+from yarrow.provider import error_patterns as tables
 
 MAX_TEXT_CHARACTERS = 600
 """Maximum characters shown of a backend's own text; the rest is truncated."""

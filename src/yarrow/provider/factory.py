@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from yarrow.config.provider_adapters import ADAPTERS
+from yarrow.config.adapter_table import ADAPTERS
 from yarrow.config.settings import BUILT_IN_PROVIDERS, ProviderSettings, Settings
 from yarrow.errors import Code, ConfigError, ProviderError
 from yarrow.provider.base import AdapterConfig, Provider, ProviderBuilder, ProviderInfo

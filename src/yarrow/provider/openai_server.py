@@ -2,16 +2,17 @@
 
 from msgspec.structs import replace
 
-from yarrow.config.provider_adapters import get_provider_id
+from yarrow.config.adapter_table import get_provider_id
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import ProviderError
-from yarrow.provider.addresses import OpenAiAddress, parse_openai_address
 from yarrow.provider.api_keys import find_configured_key, find_vendor_key, has_credential_header, make_missing_key_error
 from yarrow.provider.backend_errors import Backend, make_backend
 from yarrow.provider.base import AdapterConfig, ModelEntry
+from yarrow.provider.base_urls import OpenAiAddress, parse_openai_address
 from yarrow.provider.chat_models import is_chat_model
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.model_list import UNSUPPORTED_CODES, make_missing_model_error, parse_models, parse_rows
+from yarrow.provider.openai_models import find_known_window
 from yarrow.provider.transport import Endpoint, Transport, make_bearer_header, make_timeouts
 
 MAX_REMEMBERED_URLS = 256
@@ -106,44 +107,3 @@ async def find_server_key(config: AdapterConfig, kind: str) -> tuple[ProviderSet
     if not key and address.is_official and not has_credential_header(settings):
         raise make_missing_key_error(config.name, kind)
     return settings, key
-
-
-_REASONING_PREFIXES = ("o1", "o3", "o4", "gpt-5", "gpt-6")
-"""Prefixes of the vendor's models that reason; they refuse a temperature."""
-
-
-_PLAIN_PREFIXES = ("gpt-3", "gpt-4", "chatgpt-")
-"""Prefixes of the vendor's models that do not reason, and refuse the fields about it."""
-
-
-def is_plain_model(model: str) -> bool:
-    """Return whether a model of the vendor certainly does not reason; an unknown one may."""
-    return model.startswith(_PLAIN_PREFIXES)
-
-
-def is_reasoning_model(model: str) -> bool:
-    """Return whether a model of the vendor reasons, as far as its name says."""
-    return model.startswith(_REASONING_PREFIXES)
-
-
-_CONTEXT_WINDOWS = {
-    "gpt-3.5-turbo": 16_385,
-    "gpt-4": 8_192,
-    "gpt-4-turbo": 128_000,
-    "gpt-4o": 128_000,
-    "gpt-4.1": 1_047_576,
-    "gpt-4.5": 128_000,
-    "gpt-5": 400_000,
-    "chatgpt-4o": 128_000,
-    "o1": 200_000,
-    "o1-mini": 128_000,
-    "o3": 200_000,
-    "o4-mini": 200_000,
-}
-
-
-def find_known_window(model: str) -> int:
-    """Return the window in tokens for the longest known prefix of a model's name; 0 is unknown."""
-    name = model.rpartition("/")[2].lower()
-    fitting = [prefix for prefix in _CONTEXT_WINDOWS if name == prefix or name.startswith((f"{prefix}-", f"{prefix}."))]
-    return _CONTEXT_WINDOWS[max(fitting, key=len)] if fitting else 0

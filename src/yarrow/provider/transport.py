@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.answer_decoder import FrameDecoder
 from yarrow.provider.backend_errors import Backend, ErrorResponse, make_response_error
 from yarrow.provider.base import ProviderEvent
+from yarrow.provider.base_decoder import FrameDecoder
 from yarrow.provider.http.client import MAX_ERROR_BODY_BYTES, HttpClient, HttpRequest, HttpResponse, Timeouts
 from yarrow.provider.request_body import Body, to_json
 

@@ -18,7 +18,7 @@ import grpc
 
 from yarrow.errors import UsageError
 from yarrow.platform import system
-from yarrow.service.rpc_wrappers import abort_unauthenticated
+from yarrow.service.rpc_middleware import abort_unauthenticated
 
 LOG_SECONDS = 60.0
 """Minimum seconds between two log lines about refused calls of one peer, and between two about full connections."""

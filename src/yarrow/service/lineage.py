@@ -24,9 +24,9 @@ from yarrow.session import derived_sessions
 from yarrow.session.export_import import MAX_IMPORT_BYTES, ImportSpool, export_lines
 from yarrow.session.ids import format_timestamp, is_valid_id, new_id
 from yarrow.session.record import Change
+from yarrow.session.session_draft import SessionDraft
 from yarrow.session.session_file_reader import StoredSession
 from yarrow.session.state import SessionState, fold_records
-from yarrow.session.unsaved_session import SessionDraft
 from yarrow.v1 import agent_pb2 as pb
 
 MAX_SHOWN_CHARACTERS = 4_000

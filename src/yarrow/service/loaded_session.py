@@ -17,7 +17,7 @@ from yarrow.event.bus import BUFFER_EVENTS, Bus, Subscription
 from yarrow.event.events import Event, Notice
 from yarrow.service.translation import to_event
 from yarrow.session.memory_log import MemoryLog
-from yarrow.session.open_session_log import SessionLog
+from yarrow.session.session_log import SessionLog
 from yarrow.session.state import SessionState
 from yarrow.v1 import agent_pb2 as pb
 

@@ -6,7 +6,7 @@ from yarrow.event.events import AgentEnd, CompactionEnd
 from yarrow.service.event_stream import EventStreams
 from yarrow.service.prompt_input import CommandExpander, check_image_support, fit_images
 from yarrow.service.request_fields import parse_content, parse_cwd, parse_id
-from yarrow.service.rpc_wrappers import Context
+from yarrow.service.rpc_middleware import Context
 from yarrow.service.service_dependencies import Dependencies
 from yarrow.service.session_configuration import SessionPlan, parse_plan
 from yarrow.service.sessions import Sessions

@@ -16,7 +16,7 @@ from yarrow.errors import UsageError
 from yarrow.platform import system
 from yarrow.service.authentication import TokenInterceptor
 from yarrow.service.grpc_options import make_server_options
-from yarrow.service.rpc_wrappers import Context, preload_details, register_service
+from yarrow.service.rpc_middleware import Context, preload_details, register_service
 from yarrow.service.servicer import Servicer
 from yarrow.service.tls_certificate import TlsCertificate
 from yarrow.v1 import agent_pb2 as pb

@@ -4,7 +4,7 @@ import time
 
 from yarrow.service.authentication import RefusalLog
 from yarrow.service.event_stream import EventStreams
-from yarrow.service.rpc_wrappers import wrap_handlers
+from yarrow.service.rpc_middleware import wrap_handlers
 from yarrow.service.run_rpcs import RunRpcs
 from yarrow.service.service_dependencies import Dependencies
 from yarrow.service.session_rpcs import SessionRpcs

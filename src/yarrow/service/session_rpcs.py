@@ -5,10 +5,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from yarrow.errors import YarrowError
-from yarrow.service import session_views
+from yarrow.service import session_responses
 from yarrow.service.authentication import RefusalLog
 from yarrow.service.request_fields import parse_name, parse_options
-from yarrow.service.rpc_wrappers import Context, check_requests, drain_requests
+from yarrow.service.rpc_middleware import Context, check_requests, drain_requests
 from yarrow.service.service_dependencies import Dependencies
 from yarrow.service.session_configuration import configure_session, parse_plan
 from yarrow.service.sessions import Sessions
@@ -52,19 +52,20 @@ class SessionRpcs:
     async def GetMessages(self, request: pb.GetMessagesRequest, context: Context) -> pb.GetMessagesResponse:
         """Return messages."""
         entry = await self._sessions.get_or_load(request.session_id)
-        response = session_views.view_messages(entry, request.after, request.limit)
+        response = session_responses.view_messages(entry, request.after, request.limit)
         response.epoch = self._epoch
         return response
 
     async def GetState(self, request: pb.GetStateRequest, context: Context) -> pb.GetStateResponse:
         """Return the state of the agent."""
         entry = await self._sessions.get_or_load(request.session_id, exact=False)
-        response = session_views.view_state(entry, await self._sessions.provider_info(entry))
+        response = session_responses.view_state(entry, await self._sessions.provider_info(entry))
         response.epoch = self._epoch
         response.version = self._dependencies.version
         response.refused_calls = self._refusals.calls
         response.full_seconds = self._refusals.full_seconds
-        if (spent := session_views.compute_session_cost(entry.state, self._dependencies.settings.prices)) is not None:
+        spent = session_responses.compute_session_cost(entry.state, self._dependencies.settings.prices)
+        if spent is not None:
             response.cost = spent
         return response
 
@@ -82,21 +83,21 @@ class SessionRpcs:
             providers=self._dependencies.providers,
             redactor=self._sessions.redactors.for_keys,
         )
-        return pb.ConfigureSessionResponse(settings=session_views.view_settings(entry))
+        return pb.ConfigureSessionResponse(settings=session_responses.view_settings(entry))
 
     async def ListSessions(self, request: pb.ListSessionsRequest, context: Context) -> pb.ListSessionsResponse:
         """List saved sessions."""
-        return await session_views.view_sessions(request, self._dependencies.manager, self._sessions)
+        return await session_responses.view_sessions(request, self._dependencies.manager, self._sessions)
 
     async def GetSessionTree(self, request: pb.GetSessionTreeRequest, context: Context) -> pb.GetSessionTreeResponse:
         """Return saved sessions as a tree."""
-        return await session_views.view_tree(request, self._dependencies.manager, self._sessions)
+        return await session_responses.view_tree(request, self._dependencies.manager, self._sessions)
 
     async def GetStats(self, request: pb.GetStatsRequest, context: Context) -> pb.GetStatsResponse:
         """Return the statistics of a session."""
         entry = await self._sessions.get_or_load(request.session_id)
         loaded = None if entry.is_ephemeral else await self._dependencies.manager.load(request.session_id)
-        return session_views.view_stats(
+        return session_responses.view_stats(
             entry, loaded, await self._sessions.provider_info(entry), prices=self._dependencies.settings.prices
         )
 

@@ -26,8 +26,8 @@ from yarrow.service.session_configuration import SessionPlan, make_header
 from yarrow.service.tool_contexts import ToolContexts
 from yarrow.session.ids import is_valid_id, new_id
 from yarrow.session.memory_log import MemoryLog
-from yarrow.session.open_session_log import SessionLog
 from yarrow.session.record import redact_header
+from yarrow.session.session_log import SessionLog
 from yarrow.session.state import SessionState, fold_records
 from yarrow.v1 import agent_pb2 as pb
 

@@ -15,7 +15,7 @@ from yarrow.policy.refusal import Refused
 from yarrow.service.event_stream import EventStreams
 from yarrow.service.loaded_session import LoadedSession
 from yarrow.service.request_fields import MAX_TEXT_BYTES
-from yarrow.service.rpc_wrappers import Context
+from yarrow.service.rpc_middleware import Context
 from yarrow.service.service_dependencies import Dependencies
 from yarrow.service.sessions import Sessions
 from yarrow.service.translation import ANSWERS

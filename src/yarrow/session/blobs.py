@@ -18,7 +18,7 @@ from yarrow.message import Block, Image, Message, Role, Text
 from yarrow.platform import system
 from yarrow.session import record as records
 from yarrow.session.disk_access import Syscalls, create_file, make_directories, sync_directory
-from yarrow.session.line import MAX_LINE_BYTES, UnknownRecord, encode_line, replace_surrogates, seal
+from yarrow.session.line_codec import MAX_LINE_BYTES, UnknownRecord, encode_line, replace_surrogates, seal
 from yarrow.session.record import Queued, Record
 
 MAX_INLINE_BYTES = 64 * 1024

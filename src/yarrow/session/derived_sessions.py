@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from yarrow.config.settings import PermissionMode
 from yarrow.errors import InvalidArgument
 from yarrow.message import Block, Message, Opaque, Role, Text, Thinking
-from yarrow.session.line import UnknownRecord
+from yarrow.session.line_codec import UnknownRecord
 from yarrow.session.record import (
     Change,
     Compaction,
@@ -25,9 +25,9 @@ from yarrow.session.record import (
     Record,
     Undelivered,
 )
+from yarrow.session.session_draft import CopiedRecord, SessionDraft
 from yarrow.session.session_file_reader import StoredRecord, StoredSession
 from yarrow.session.state import SessionState, changes_prefix, fold_records, match_results
-from yarrow.session.unsaved_session import CopiedRecord, SessionDraft
 
 OMITTED_SUMMARY_INTRODUCTION = "Summary of the messages omitted from this session:\n\n"
 MERGED_SUMMARY_INTRODUCTION = "Summary of the session merged into this one:\n\n"

@@ -15,7 +15,7 @@ from yarrow.platform import system
 from yarrow.redaction.redactor import Redactor
 from yarrow.session.disk_access import describe_os_error
 from yarrow.session.ids import new_id
-from yarrow.session.line import UnknownRecord, encode_line, read_lines, replace_surrogates, seal
+from yarrow.session.line_codec import UnknownRecord, encode_line, read_lines, replace_surrogates, seal
 from yarrow.session.record import Header
 from yarrow.session.session_file_reader import StoredSession, load_session
 

@@ -15,7 +15,7 @@ from yarrow.message import Message, Role
 from yarrow.session.blobs import BlobReader
 from yarrow.session.disk_access import describe_os_error
 from yarrow.session.ids import format_timestamp, parse_seconds
-from yarrow.session.line import BadLine, UnknownRecord, read_lines
+from yarrow.session.line_codec import BadLine, UnknownRecord, read_lines
 from yarrow.session.record import Change, Header, Record
 
 READ_BUFFER_BYTES = 64 * 1024

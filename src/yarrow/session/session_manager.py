@@ -13,10 +13,10 @@ from yarrow.redaction.redactor import NO_REDACTION, Redactor
 from yarrow.session import session_list
 from yarrow.session.blobs import BlobFolder, blob_folder_for, read_blob
 from yarrow.session.disk_access import Disk, create_file, describe_os_error
-from yarrow.session.open_session_log import SessionLog, SyncMode
 from yarrow.session.record import Header
+from yarrow.session.session_draft import SessionDraft
 from yarrow.session.session_file_reader import SessionHead, StoredSession, load_session
-from yarrow.session.unsaved_session import SessionDraft
+from yarrow.session.session_log import SessionLog, SyncMode
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 
 from yarrow.message import Message, Role, ToolCall, Usage
 from yarrow.session.ids import parse_seconds
-from yarrow.session.line import UnknownRecord
+from yarrow.session.line_codec import UnknownRecord
 from yarrow.session.record import (
     Change,
     Compaction,

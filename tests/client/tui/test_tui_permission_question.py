@@ -25,7 +25,7 @@ from yarrow.client.permission_texts import DENIAL, PermissionReply
 from yarrow.client.tui.permission_queue import PermissionQueue
 from yarrow.client.tui.status import SessionStatus, format_line, reduce_status
 from yarrow.client.tui.terminal_theme import TerminalTheme
-from yarrow.client.tui.views.permission_page import TOO_SMALL, fold_keeping_blanks
+from yarrow.client.tui.views.permission_layout import TOO_SMALL, fold_keeping_blanks
 from yarrow.client.tui.views.permission_question import (
     QUIET_SECONDS,
     FocusGuard,

@@ -11,9 +11,9 @@ import pytest
 from doubles.house import House, kinds
 from doubles.reached import behind
 from doubles.relay import relay
-from yarrow.client import reconnection
+from yarrow.client import reconnect_backoff
 from yarrow.client.stub import make_stub
-from yarrow.client.tui.open_session import SessionClient, SessionListener
+from yarrow.client.tui.session_client import SessionClient, SessionListener
 from yarrow.config.settings import ServiceSettings
 from yarrow.service.authentication import load_or_create_token, token_path_for
 from yarrow.service.grpc_options import make_client_options
@@ -56,7 +56,7 @@ class Told:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconnection, "BACKOFF_SECONDS", (0.02, 0.05))
+    monkeypatch.setattr(reconnect_backoff, "BACKOFF_SECONDS", (0.02, 0.05))
 
 
 async def prompted(house: House, driver: SessionClient) -> None:

@@ -21,7 +21,6 @@ from doubles.gemini_server import GeminiServer, call, chunk, refusal, says, text
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Block, Image, Message, Opaque, Role, StopReason, Text, ToolCall, ToolSpec, Usage
-from yarrow.provider.addresses import GeminiAddress, is_local, is_vendor_url, parse_gemini_address
 from yarrow.provider.base import (
     AdapterConfig,
     CallPiece,
@@ -36,6 +35,7 @@ from yarrow.provider.base import (
     ThinkingPiece,
     UsagePiece,
 )
+from yarrow.provider.base_urls import GeminiAddress, is_local, is_vendor_url, parse_gemini_address
 from yarrow.provider.gemini import client
 from yarrow.provider.gemini.adapter import DEFAULT_CONTEXT_WINDOW, MAX_PAGES, GeminiProvider, build
 from yarrow.provider.history_repair import HIDDEN_IMAGE

@@ -15,9 +15,9 @@ from doubles.conversation import calls, result, said, user
 from doubles.gemini_rules import violations
 from yarrow.config.settings import ProviderSettings
 from yarrow.message import Block, Image, Message, Opaque, Role, Text, Thinking, ThinkingLevel, ToolCall, ToolSpec
-from yarrow.provider.addresses import parse_gemini_address
 from yarrow.provider.backend_errors import Backend
 from yarrow.provider.base import CompletionRequest
+from yarrow.provider.base_urls import parse_gemini_address
 from yarrow.provider.gemini.httpx_transport import HttpxTransport, new_client
 from yarrow.provider.gemini.request import (
     ALLOWED_KEYWORDS,

@@ -16,7 +16,6 @@ from doubles.messages_server import BOUND, MessagesServer, call, end, refusal, s
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Image, Message, Opaque, Role, StopReason, Text, Thinking, ThinkingLevel, ToolCall, Usage
-from yarrow.provider.addresses import is_local, is_vendor_url, make_messages_url
 from yarrow.provider.base import (
     CallPiece,
     ListsModels,
@@ -27,6 +26,7 @@ from yarrow.provider.base import (
     ThinkingPiece,
     UsagePiece,
 )
+from yarrow.provider.base_urls import is_local, is_vendor_url, make_messages_url
 from yarrow.provider.history_repair import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.messages.adapter import MAX_PAGES, MessagesProvider

@@ -16,7 +16,6 @@ from doubles.ollama_server import OllamaServer, answer, call, done, line, refusa
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
 from yarrow.message import Image, Message, Role, StopReason, Text, ThinkingLevel, ToolCall, ToolSpec, Usage
-from yarrow.provider.addresses import OLLAMA_URL, is_hosted_ollama, parse_ollama_root
 from yarrow.provider.base import (
     CallPiece,
     ListsModels,
@@ -28,6 +27,7 @@ from yarrow.provider.base import (
     ThinkingPiece,
     UsagePiece,
 )
+from yarrow.provider.base_urls import OLLAMA_URL, is_hosted_ollama, parse_ollama_root
 from yarrow.provider.history_repair import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient, HttpRequest, HttpResponse
 from yarrow.provider.ollama.adapter import MAX_LISTED_WINDOWS, OllamaProvider

@@ -6,13 +6,13 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from yarrow.cli.doctor.report import CheckContext
-from yarrow.config.provider_adapters import ADAPTERS, VENDORS, get_provider_id
+from yarrow.config.adapter_table import ADAPTERS, VENDORS, get_provider_id
 from yarrow.config.settings import BUILT_IN_PROVIDERS, ProviderSettings, Settings
 from yarrow.errors import Code, ProviderError, YarrowError
 from yarrow.policy.secret_names import is_secret_variable
-from yarrow.provider.addresses import is_vendor_url
 from yarrow.provider.api_keys import VENDOR_URL_VARIABLES, find_server_variable, find_vendor_key, has_credential_header
 from yarrow.provider.base import ListsModels, ModelEntry, Provider, ProviderInfo
+from yarrow.provider.base_urls import is_vendor_url
 from yarrow.provider.factory import ProviderContext, create_provider
 from yarrow.provider.local.model_files import find_gguf, find_unavailable_reason
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from yarrow.cli.doctor.report import Check, CheckContext, fail, ok, warn
 from yarrow.cli.path_arguments import working_directory
 from yarrow.config.files import get_user_directory, get_user_file
-from yarrow.config.project import read_project
+from yarrow.config.project_trust import read_project
 from yarrow.config.settings import Settings
 from yarrow.config.settings_merge import LoadedSettings, load_settings
 from yarrow.errors import ConfigError, UsageError

@@ -14,7 +14,7 @@ from prompt_toolkit.key_binding import ConditionalKeyBindings, merge_key_binding
 
 from yarrow.client.bang_command import BANG
 from yarrow.client.clipboard import Clipboard
-from yarrow.client.command_dispatch import Conversation, LineRejected
+from yarrow.client.conversation import Conversation, LineRejected
 from yarrow.client.front_end import InputLine, MakeSession, SessionChange
 from yarrow.client.slash_command import ChatParts, LongOperation
 from yarrow.client.stub import Stub
@@ -32,9 +32,9 @@ from yarrow.client.tui.input_actions import (
 from yarrow.client.tui.item_lines import PROMPT_SIGN
 from yarrow.client.tui.key_bindings import KeyAction, make_bindings
 from yarrow.client.tui.live_screen import Screen, ScreenComponents, Terminal
-from yarrow.client.tui.open_session import ScreenSession, SessionClient, SessionListener
 from yarrow.client.tui.permission_queue import PermissionQueue
 from yarrow.client.tui.screen_front_end import ScreenFrontEnd
+from yarrow.client.tui.session_client import ScreenSession, SessionClient, SessionListener
 from yarrow.client.tui.view_state import OpenSession, ViewState
 from yarrow.client.tui.views.permission_question import PermissionQuestion, QuestionHost, QueuedRequest
 from yarrow.v1 import agent_pb2 as pb

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, assert_never
 
-from yarrow.client.command_dispatch import CHAT_COMMANDS
+from yarrow.client.conversation import CHAT_COMMANDS
 from yarrow.client.front_end import (
     HelpPage,
     MessagePicker,

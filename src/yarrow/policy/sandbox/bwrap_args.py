@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from yarrow.platform import system
 from yarrow.platform.real_path import real_path
-from yarrow.policy.sandbox import root_readable_files
+from yarrow.policy.sandbox import root_only_files
 from yarrow.policy.sandbox.cache_mounts import NO_CACHES, CacheMounts
 from yarrow.policy.sandbox.credential_paths import CredentialPaths
 from yarrow.policy.sandbox.git_config_copies import GUARDS_MARK, GitConfigCopies
@@ -27,6 +27,7 @@ from yarrow.policy.sandbox.mounts import (
     render_mounts,
 )
 from yarrow.policy.sandbox.protected_paths import ScanResult, directories_between
+from yarrow.policy.sandbox.redacted_settings import copy_settings
 from yarrow.policy.sandbox.sandbox_spec import (
     HIDDEN_DIRECTORIES,
     HIDDEN_SYSTEM_DIRECTORIES,
@@ -40,7 +41,6 @@ from yarrow.policy.sandbox.sandbox_spec import (
 )
 from yarrow.policy.sandbox.session_home import session_places
 from yarrow.policy.sandbox.sockets import find_client_sockets, find_daemon_sockets
-from yarrow.policy.sandbox.token_free_settings import copy_settings
 from yarrow.policy.sandbox.visible_programs import VisiblePrograms, find_visible_programs
 from yarrow.policy.symlinks import follow_symlinks
 
@@ -169,7 +169,7 @@ def _root_file_masks(spec: SandboxSpec) -> tuple[list[Mount], list[Mount]]:
     # Paths in the workspace are bound over a mask anyway, and each mount takes time.
     files, closed = (
         [path for path in paths if path not in (*readable, *writable) and not _lies_in(path, writable)]
-        for paths in root_readable_files.recheck(root_readable_files.wait_for_scan(readable))
+        for paths in root_only_files.recheck(root_only_files.wait_for_scan(readable))
     )
     masks = [*(BindMount(str(DEV_NULL), path) for path in files), *map(EmptyMount, closed)]
     below = [mask for mask in masks if _lies_in(mask.target, readable)]
@@ -230,7 +230,7 @@ def _visible_programs(spec: SandboxSpec, environment: Mapping[str, str]) -> Visi
 
 def _root_directories(spec: SandboxSpec) -> tuple[str, ...]:
     """Return the root-only directories known so far."""
-    return root_readable_files.known_files(tuple(map(str, spec.readable))).directories if spec.runs_as_root else ()
+    return root_only_files.known_files(tuple(map(str, spec.readable))).directories if spec.runs_as_root else ()
 
 
 def _secret_masks(spec: SandboxSpec, home: Path, sight: VisiblePrograms) -> list[Mount]:

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from yarrow.platform import system
 from yarrow.policy.sandbox.absent_path_guard import GuardedPath, PathGuard, failed_entry
-from yarrow.policy.sandbox.directory_scan import ListDirectory, ScanRecord, start_scan
+from yarrow.policy.sandbox.directory_listing import ListDirectory, ScanRecord, start_scan
 from yarrow.policy.sandbox.file_backups import SavedFile, restore_file
 from yarrow.policy.sandbox.git_baseline import Baseline, Finding, find_new_repositories, find_planted, rescan
+from yarrow.policy.sandbox.journal_file import decode_path, encode_path
 from yarrow.policy.sandbox.new_repositories import REGISTER
 from yarrow.policy.sandbox.quarantine import STORE, Quarantine, QuarantineEntry
-from yarrow.policy.sandbox.record_file import decode_path, encode_path
 from yarrow.policy.sandbox.scan_limits import SCAN_LIMITS
 from yarrow.policy.sandbox.unscanned_regions import mark_unscanned
 from yarrow.policy.secret_names import ENV_FILES

@@ -69,7 +69,7 @@ class CredentialPaths(Struct, frozen=True):
             return False
         below = path[len(self.home) : -1]
         if below in SETTINGS_FILES:
-            from yarrow.policy.sandbox.token_free_settings import holds_credentials
+            from yarrow.policy.sandbox.redacted_settings import holds_credentials
 
             return holds_credentials(Path(real), is_git=SETTINGS_FILES[below])
         if self.writable and path.startswith(tuple(root for root in self.writable if not self.home.startswith(root))):

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from yarrow.platform.real_path import real_path
 from yarrow.policy.git_config import CONFIG_BYTES, decode_config, is_settable_change
 from yarrow.policy.sandbox.absent_path_guard import file_signature
-from yarrow.policy.sandbox.directory_scan import GIT_DIRECTORY_NAMES, ListDirectory, is_complete
+from yarrow.policy.sandbox.directory_listing import GIT_DIRECTORY_NAMES, ListDirectory, is_complete
 from yarrow.policy.sandbox.file_backups import MAX_SAVED_FILE_BYTES, SavedFile, bytes_left, save_contents, save_files
 from yarrow.policy.sandbox.git_directories import (
     CONFIG_FILES,

@@ -28,7 +28,7 @@ from yarrow.policy.git_config import (
     parse_settings,
     render_settings,
 )
-from yarrow.policy.sandbox.directory_scan import (
+from yarrow.policy.sandbox.directory_listing import (
     REMOTE_DIRECTORIES,
     DirectoryListing,
     ListDirectory,

@@ -17,7 +17,7 @@ from pathlib import Path
 from yarrow.platform import system
 from yarrow.platform.real_path import real_path
 from yarrow.policy.git_config import CONTROL_CHARACTERS
-from yarrow.policy.sandbox.directory_scan import is_complete
+from yarrow.policy.sandbox.directory_listing import is_complete
 
 MAX_PATH_BYTES = 8_192
 """Maximum bytes of a file that contains a path."""

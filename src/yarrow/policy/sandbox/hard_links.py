@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from yarrow.policy.sandbox.directory_scan import MAX_DIRECTORIES
+from yarrow.policy.sandbox.directory_listing import MAX_DIRECTORIES
 from yarrow.policy.sandbox.home_secrets import find_home_secrets, resolve_symlinks
 from yarrow.policy.sandbox.protected_paths import ScanResult, directories_between
 from yarrow.policy.sandbox.scan_limits import SCAN_LIMITS

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.policy.sandbox.git_directories import executed_parts, module_directories
-from yarrow.policy.sandbox.record_file import read_records, write_records
+from yarrow.policy.sandbox.journal_file import read_records, write_records
 
 MAX_REPOSITORIES = 1_024
 """Maximum git directories remembered; the oldest ones beyond are guarded like the user's own."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.platform.real_path import real_path
-from yarrow.policy.sandbox.directory_scan import (
+from yarrow.policy.sandbox.directory_listing import (
     BUILD_DIRECTORIES,
     HEAD,
     MAX_DIRECTORIES,

@@ -21,7 +21,7 @@ from yarrow.errors import UsageError
 from yarrow.platform import system
 from yarrow.platform.real_path import real_path
 from yarrow.policy.deep_tree_operations import make_accessible, measure_tree, remove_tree
-from yarrow.policy.sandbox.record_file import decode_path, encode_path
+from yarrow.policy.sandbox.journal_file import decode_path, encode_path
 
 STORE = "quarantine"
 """Name of the store in the journal directory."""

@@ -20,7 +20,7 @@ from yarrow.policy.sandbox.bwrap_args import WorkspaceMounts, build_arguments, w
 from yarrow.policy.sandbox.cache_mounts import plan_cache_mounts
 from yarrow.policy.sandbox.cleanup_journal import JournalEntry, JournalState, Leftovers, journal_state, other_baselines
 from yarrow.policy.sandbox.command_starter import get_starter
-from yarrow.policy.sandbox.directory_scan import (
+from yarrow.policy.sandbox.directory_listing import (
     ListDirectory,
     ScanRecord,
     executed_entries,
@@ -29,12 +29,12 @@ from yarrow.policy.sandbox.directory_scan import (
 )
 from yarrow.policy.sandbox.directory_watches import watches
 from yarrow.policy.sandbox.failure_causes import SandboxRestrictions
-from yarrow.policy.sandbox.files_moved_away import MovedFiles, WorkspaceFiles
 from yarrow.policy.sandbox.git_baseline import REPLACED_REASON, Baseline, register_running, take_baseline
 from yarrow.policy.sandbox.git_config_copies import copy_git_configs
 from yarrow.policy.sandbox.git_internal_files import KEEP_WORKTREES_SETTINGS, has_other_worktrees
 from yarrow.policy.sandbox.hard_links import add_hard_links, pin_credential_parents, protect_startup_files
 from yarrow.policy.sandbox.mounts import DEV_NULL, TRUST_STAT_SETTINGS, MountDescriptors, make_masks
+from yarrow.policy.sandbox.moved_files import MovedFiles, WorkspaceFiles
 from yarrow.policy.sandbox.new_repositories import REGISTER
 from yarrow.policy.sandbox.probe import can_bind_descriptors, find_bwrap
 from yarrow.policy.sandbox.protected_paths import ScanResult, merge_earlier, scan

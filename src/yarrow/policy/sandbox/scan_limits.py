@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from yarrow.policy.sandbox.record_file import read_records, write_records
+from yarrow.policy.sandbox.journal_file import read_records, write_records
 
 MIN_DIRECTORIES = 25_000
 """Minimum directories of a workspace from which their growth is recorded."""

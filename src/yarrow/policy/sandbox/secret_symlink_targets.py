@@ -51,7 +51,7 @@ class SecretSymlinks:
         return real in known
 
     def _files(self, directory: str) -> list[str]:
-        from yarrow.policy.sandbox.directory_scan import list_directory  # only a file from outside needs it
+        from yarrow.policy.sandbox.directory_listing import list_directory  # only a file from outside needs it
 
         try:
             names = list_directory(directory, self._secrets).notable

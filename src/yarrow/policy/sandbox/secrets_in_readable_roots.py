@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from yarrow.policy.sandbox.directory_scan import ListDirectory
+from yarrow.policy.sandbox.directory_listing import ListDirectory
 from yarrow.policy.sandbox.protected_paths import PACKAGE_DIRECTORIES
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec
 from yarrow.policy.sandbox.secret_symlink_targets import resolve_secret_file

@@ -12,8 +12,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from yarrow.policy.deep_tree_operations import remove_tree
+from yarrow.policy.sandbox.redacted_settings import copy_settings
 from yarrow.policy.sandbox.sandbox_spec import SandboxSpec, sandbox_home
-from yarrow.policy.sandbox.token_free_settings import copy_settings
 
 DIRECTORIES = ("tmp", "shm", "home")
 CACHES = "caches"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from yarrow.platform import system
 from yarrow.policy.sandbox.git_directories import outermost
-from yarrow.policy.sandbox.record_file import read_records, write_records
+from yarrow.policy.sandbox.journal_file import read_records, write_records
 
 REGIONS_FILE = "unjudged"
 """Name in the journal directory; read at any length, because a file that counts as empty would trust all regions."""

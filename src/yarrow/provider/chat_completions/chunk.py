@@ -7,8 +7,8 @@ import msgspec
 from msgspec import Struct
 
 from yarrow.message import Thinking, Usage
-from yarrow.provider.answer_decoder import UsageAccumulator
 from yarrow.provider.backend_errors import Backend
+from yarrow.provider.base_decoder import UsageAccumulator
 from yarrow.provider.stream_framing import decode_json_object, decode_leniently
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 from yarrow.message import StopReason, ToolCall
-from yarrow.provider.answer_decoder import EventBuffer, FrameDecoder
 from yarrow.provider.backend_errors import Backend, make_event_error
 from yarrow.provider.base import CallPiece, OpaquePiece
+from yarrow.provider.base_decoder import EventBuffer, FrameDecoder
 from yarrow.provider.chat_completions.chunk import (
     CallDelta,
     ChatDelta,

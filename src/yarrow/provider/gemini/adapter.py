@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import ProviderError
-from yarrow.provider.addresses import is_local, parse_gemini_address
 from yarrow.provider.api_keys import find_key
 from yarrow.provider.backend_errors import make_backend
 from yarrow.provider.base import (
@@ -22,6 +21,7 @@ from yarrow.provider.base import (
     ProviderInfo,
     StreamOptions,
 )
+from yarrow.provider.base_urls import is_local, parse_gemini_address
 from yarrow.provider.encoded_history_cache import HistoryCache
 from yarrow.provider.gemini.client import GeminiSession, describe_missing_library, is_library_installed, open_session
 from yarrow.provider.gemini.decoder import GeminiDecoder

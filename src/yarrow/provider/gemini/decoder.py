@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from yarrow.errors import Code, ProviderError
 from yarrow.message import StopReason, ToolCall
-from yarrow.provider.answer_decoder import AnswerDecoder, EventBuffer, UsageAccumulator
 from yarrow.provider.backend_errors import Backend
 from yarrow.provider.base import CallPiece, OpaquePiece, ProviderEvent, ThinkingPiece
+from yarrow.provider.base_decoder import AnswerDecoder, EventBuffer, UsageAccumulator
 from yarrow.provider.gemini.request import PartMetadata, encode_metadata
 from yarrow.provider.request_body import replace_surrogates
 from yarrow.provider.tool_calls import ToolCallAssembler

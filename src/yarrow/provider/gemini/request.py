@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from yarrow.config.settings import ProviderSettings
 from yarrow.message import Image, Message, Opaque, Role, Text, Thinking, ToolCall, ToolSpec
-from yarrow.provider.addresses import GeminiAddress
 from yarrow.provider.backend_errors import Backend
 from yarrow.provider.base import CompletionRequest
+from yarrow.provider.base_urls import GeminiAddress
 from yarrow.provider.call_ids import CallIds
 from yarrow.provider.encoded_history_cache import SegmentPlace
 from yarrow.provider.history_repair import Target, Turn, group_turns, repair_history

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import ProviderError
 from yarrow.message import ThinkingLevel
-from yarrow.provider.addresses import is_local, make_messages_url
 from yarrow.provider.api_keys import find_key
 from yarrow.provider.backend_errors import make_backend
 from yarrow.provider.base import (
@@ -22,6 +21,7 @@ from yarrow.provider.base import (
     ProviderEvent,
     ProviderInfo,
 )
+from yarrow.provider.base_urls import is_local, make_messages_url
 from yarrow.provider.encoded_history_cache import HistoryCache
 from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient

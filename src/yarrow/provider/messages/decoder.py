@@ -6,9 +6,9 @@ import msgspec
 from msgspec import Struct
 
 from yarrow.message import StopReason
-from yarrow.provider.answer_decoder import EventBuffer, FrameDecoder, UsageAccumulator
 from yarrow.provider.backend_errors import Backend, make_event_error
 from yarrow.provider.base import CallPiece, OpaquePiece, ProviderEvent, ThinkingPiece
+from yarrow.provider.base_decoder import EventBuffer, FrameDecoder, UsageAccumulator
 from yarrow.provider.messages.request import (
     SEPARATOR,
     encode_hidden_thinking,

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.addresses import is_hosted_ollama, parse_ollama_root
 from yarrow.provider.api_keys import find_configured_key
 from yarrow.provider.backend_errors import make_backend
 from yarrow.provider.base import (
@@ -24,6 +23,7 @@ from yarrow.provider.base import (
     ProviderInfo,
     UsagePiece,
 )
+from yarrow.provider.base_urls import is_hosted_ollama, parse_ollama_root
 from yarrow.provider.chat_models import is_chat_model
 from yarrow.provider.encoded_history_cache import HistoryCache
 from yarrow.provider.history_repair import Target

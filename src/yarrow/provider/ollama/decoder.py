@@ -7,9 +7,9 @@ from msgspec import Raw, Struct
 
 from yarrow.errors import ProviderError
 from yarrow.message import StopReason, ToolCall, Usage
-from yarrow.provider.answer_decoder import EventBuffer, FrameDecoder, UsageAccumulator
 from yarrow.provider.backend_errors import Backend, make_event_error
 from yarrow.provider.base import CallPiece
+from yarrow.provider.base_decoder import EventBuffer, FrameDecoder, UsageAccumulator
 from yarrow.provider.ollama.capabilities import FIELD_MARK
 from yarrow.provider.stream_framing import NdjsonDecoder, decode_leniently, is_json_object
 from yarrow.provider.think_tags import ThinkingSplit, ThinkTagSplitter

@@ -7,8 +7,8 @@ from typing import Any
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import ProviderError
 from yarrow.message import ThinkingLevel
-from yarrow.provider.addresses import CHAT_PATH, OpenAiAddress
 from yarrow.provider.base import AdapterConfig, CompletionRequest, ModelEntry, Provider, ProviderEvent, ProviderInfo
+from yarrow.provider.base_urls import CHAT_PATH, OpenAiAddress
 from yarrow.provider.chat_completions.decoder import ChatDecoder
 from yarrow.provider.chat_completions.request import encode_chat_request
 from yarrow.provider.chat_completions.server_limits import CHAT_PATTERNS, apply_chat_limits, find_host_limits
@@ -17,7 +17,8 @@ from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.learned_file import open_learned_file
 from yarrow.provider.learned_limits import IMAGE_PATTERN, LearnedLimits, Limits, RefusedBodies, SentRequest
-from yarrow.provider.openai_server import OpenAiServer, find_known_window, find_server_key, is_reasoning_model
+from yarrow.provider.openai_models import find_known_window, is_reasoning_model
+from yarrow.provider.openai_server import OpenAiServer, find_server_key
 from yarrow.provider.output_limit import OutputLimit
 from yarrow.provider.request_body import Body
 from yarrow.provider.text_calls.policy import make_policy

@@ -5,7 +5,6 @@ from contextlib import aclosing
 
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import ProviderError
-from yarrow.provider.addresses import RESPONSES_PATH
 from yarrow.provider.base import (
     AdapterConfig,
     CompletionRequest,
@@ -15,12 +14,14 @@ from yarrow.provider.base import (
     ProviderEvent,
     ProviderInfo,
 )
+from yarrow.provider.base_urls import RESPONSES_PATH
 from yarrow.provider.encoded_history_cache import HistoryCache
 from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.learned_file import open_learned_file
 from yarrow.provider.learned_limits import IMAGE_PATTERN, LearnedLimits, Limits, RefusedBodies, SentRequest
-from yarrow.provider.openai_server import OpenAiServer, find_known_window, find_server_key
+from yarrow.provider.openai_models import find_known_window
+from yarrow.provider.openai_server import OpenAiServer, find_server_key
 from yarrow.provider.output_limit import OutputLimit
 from yarrow.provider.request_body import Body
 from yarrow.provider.responses.decoder import ResponsesDecoder

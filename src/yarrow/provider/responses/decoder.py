@@ -6,8 +6,8 @@ import msgspec
 
 from yarrow.errors import ProviderError
 from yarrow.message import StopReason
-from yarrow.provider.answer_decoder import EventBuffer, FrameDecoder, UsageAccumulator
 from yarrow.provider.backend_errors import Backend, make_event_error
+from yarrow.provider.base_decoder import EventBuffer, FrameDecoder, UsageAccumulator
 from yarrow.provider.model_list import as_object
 from yarrow.provider.responses.events import FinishedResponse, ResponseEvent, parse_event, parse_item, parse_response
 from yarrow.provider.responses.output import AnswerItems

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from yarrow.provider.answer_decoder import UsageAccumulator
 from yarrow.provider.backend_errors import Backend
+from yarrow.provider.base_decoder import UsageAccumulator
 from yarrow.provider.stream_framing import decode_leniently
 
 

@@ -1,9 +1,9 @@
 """Items of an answer while it is streamed: which item an event belongs to, and what is still missing of it."""
 
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.answer_decoder import EventBuffer
 from yarrow.provider.backend_errors import Backend
 from yarrow.provider.base import CallPiece, OpaquePiece
+from yarrow.provider.base_decoder import EventBuffer
 from yarrow.provider.responses.events import OutputItem, ResponseEvent
 from yarrow.provider.responses.items import encode_call_mark, encode_message_mark, encode_reasoning
 from yarrow.provider.stream_framing import decode_json_object

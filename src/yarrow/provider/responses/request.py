@@ -11,7 +11,7 @@ from yarrow.provider.base import CompletionRequest
 from yarrow.provider.call_ids import CallIds, IdMapper, derive_ids
 from yarrow.provider.encoded_history_cache import SegmentPlace
 from yarrow.provider.history_repair import Target, arrange_items, repair_history
-from yarrow.provider.openai_server import is_plain_model, is_reasoning_model
+from yarrow.provider.openai_models import is_plain_model, is_reasoning_model
 from yarrow.provider.request_body import Body, merge_body
 from yarrow.provider.responses.items import LOST, decode_call_mark, decode_mark, encode_message, pair_items
 

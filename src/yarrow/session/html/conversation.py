@@ -19,7 +19,7 @@ from yarrow.session.html.markup import (
     shorten,
     time_element,
 )
-from yarrow.session.line import UnknownRecord
+from yarrow.session.line_codec import UnknownRecord
 from yarrow.session.record import (
     Change,
     Compaction,

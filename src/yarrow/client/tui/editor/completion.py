@@ -15,9 +15,9 @@ from prompt_toolkit.layout.dimension import Dimension
 from rich.cells import cell_len, set_cell_size
 from typing_extensions import override
 
-from yarrow.client.command_dispatch import CHAT_COMMANDS
+from yarrow.client.conversation import CHAT_COMMANDS
 from yarrow.client.session_descriptions import shorten_id
-from yarrow.client.setting_commands import PERMISSION_MODES, THINKING_LEVELS
+from yarrow.client.setting_slash_commands import PERMISSION_MODES, THINKING_LEVELS
 from yarrow.client.stub import Stub
 from yarrow.client.terminal_text_sanitizer import sanitize
 from yarrow.v1 import agent_pb2 as pb

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from yarrow.client.front_end import MessageSelection
-from yarrow.client.run_notices import format_call_note
-from yarrow.client.sessions import join_text
+from yarrow.client.run_notes import format_call_note
+from yarrow.client.session_lookup import join_text
 from yarrow.client.tui.live_screen import Terminal
 from yarrow.client.tui.views.list_view import ListActions, ListHint, ListRow, ListView
 from yarrow.v1 import agent_pb2 as pb

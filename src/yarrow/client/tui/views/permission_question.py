@@ -32,7 +32,7 @@ from yarrow.client.permission_texts import (
 )
 from yarrow.client.tui.key_bindings import make_key_handler
 from yarrow.client.tui.terminal_theme import TerminalTheme
-from yarrow.client.tui.views.permission_page import QuestionPage, QuestionRows, draw_page, measure_page
+from yarrow.client.tui.views.permission_layout import QuestionPage, QuestionRows, draw_page, measure_page
 from yarrow.v1 import agent_pb2 as pb
 
 QUIET_SECONDS = 1.0

@@ -12,7 +12,7 @@ from msgspec import Struct
 from yarrow.platform.real_path import real_path
 from yarrow.policy.deep_tree_operations import walk_tree
 from yarrow.policy.git_config import core_worktree_of
-from yarrow.policy.sandbox.directory_scan import is_complete
+from yarrow.policy.sandbox.directory_listing import is_complete
 from yarrow.policy.sandbox.git_directories import common_directory, scan_git_directories
 from yarrow.policy.sandbox.git_internal_files import read_content, read_gitfile, read_path
 

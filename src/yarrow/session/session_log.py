@@ -20,7 +20,7 @@ from yarrow.session.disk_access import (
     wait_until_done,
     write_all,
 )
-from yarrow.session.line import MAX_LINE_BYTES, encode_line
+from yarrow.session.line_codec import MAX_LINE_BYTES, encode_line
 from yarrow.session.record import Header, Record
 
 SyncMode = Literal["message", "run", "none"]

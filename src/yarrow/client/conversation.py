@@ -9,8 +9,16 @@ from yarrow.client.clipboard import ClipboardError
 from yarrow.client.front_end import HelpPage, InputLine, MakeSession, OutputKind
 from yarrow.client.rpc_errors import RpcFailure, SessionNotFound, parse_rpc_error
 from yarrow.client.session_export import FilePathError
-from yarrow.client.sessions import SESSION_DELETED, SESSION_NEEDED, recreate_session, session_exists
-from yarrow.client.setting_commands import SETTING_COMMANDS
+from yarrow.client.session_lookup import SESSION_DELETED, SESSION_NEEDED, recreate_session, session_exists
+from yarrow.client.session_slash_commands import (
+    COMMAND_NAME,
+    COMMANDS,
+    SKILL_PREFIX,
+    is_prompt_command,
+    run_line,
+    show_messages,
+)
+from yarrow.client.setting_slash_commands import SETTING_COMMANDS
 from yarrow.client.slash_command import (
     ChatParts,
     CommandContext,
@@ -19,14 +27,6 @@ from yarrow.client.slash_command import (
     CommandResult,
     CommandWording,
     SlashCommand,
-)
-from yarrow.client.slash_command_table import (
-    COMMAND_NAME,
-    COMMANDS,
-    SKILL_PREFIX,
-    is_prompt_command,
-    run_line,
-    show_messages,
 )
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb

@@ -16,7 +16,7 @@ from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.first_start import ensure_backend
 from yarrow.cli.standard_streams import print_error
 from yarrow.cli.type_ahead import TypeAhead
-from yarrow.client.sessions import make_similar_session
+from yarrow.client.session_lookup import make_similar_session
 from yarrow.client.tui.app import App, AppOptions
 from yarrow.client.tui.terminal import make_terminal
 from yarrow.platform import system

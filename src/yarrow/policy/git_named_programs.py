@@ -20,7 +20,7 @@ from yarrow.policy.git_config import (
     read_settings,
 )
 from yarrow.policy.git_executed_settings import COMMANDS, HOOK_DIRECTORIES, is_in_table
-from yarrow.policy.repository_snapshot import work_tree_of
+from yarrow.policy.git_refs_snapshot import work_tree_of
 from yarrow.policy.sandbox.git_directories import common_directory
 from yarrow.policy.sandbox.git_internal_files import git_directory_of
 from yarrow.policy.symlinks import follow_symlinks

@@ -11,9 +11,9 @@ from msgspec import Struct
 from yarrow.client.event_stream import EventStream, StreamCursor
 from yarrow.client.front_end import InputLine, SessionChange
 from yarrow.client.permission_texts import PermissionReply
-from yarrow.client.reconnection import ConnectionState, retry_while_lost
+from yarrow.client.reconnect_backoff import ConnectionState, retry_while_lost
 from yarrow.client.rpc_errors import parse_rpc_error
-from yarrow.client.sessions import read_messages_after
+from yarrow.client.session_lookup import read_messages_after
 from yarrow.client.slash_command import CommandError
 from yarrow.client.stub import Stub
 from yarrow.client.tui.conversation_items import make_history

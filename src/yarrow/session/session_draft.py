@@ -14,7 +14,7 @@ from yarrow.errors import StorageError
 from yarrow.message import Message
 from yarrow.redaction.redactor import NO_REDACTION, Redactor
 from yarrow.session.blobs import read_blob
-from yarrow.session.line import UnknownRecord, encode_line, ensure_sealed, read_lines, seal
+from yarrow.session.line_codec import UnknownRecord, encode_line, ensure_sealed, read_lines, seal
 from yarrow.session.record import Header, Record, redact_header
 from yarrow.session.session_file_reader import MAX_HEAD_LINES, StoredRecord
 

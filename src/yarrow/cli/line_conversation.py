@@ -13,10 +13,10 @@ from yarrow.cli.terminal_permission_prompts import open_permission_ui, read_term
 from yarrow.client import plain_mode
 from yarrow.client.bang_command import BANG, run_shell_command
 from yarrow.client.clipboard import Clipboard
-from yarrow.client.command_dispatch import CHAT_COMMANDS, Conversation, LineRejected
+from yarrow.client.conversation import CHAT_COMMANDS, Conversation, LineRejected
 from yarrow.client.front_end import HelpPage, InputLine, OutputKind, Picker, SessionChange, ToolOutputPage
 from yarrow.client.json_mode import Sink
-from yarrow.client.sessions import SessionInfo, join_text, make_similar_session, open_session, read_messages_after
+from yarrow.client.session_lookup import SessionInfo, join_text, make_similar_session, open_session, read_messages_after
 from yarrow.client.slash_command import ChatParts, LongOperation
 from yarrow.client.stub import Stub
 from yarrow.client.terminal_text_sanitizer import sanitize

@@ -23,7 +23,7 @@ from yarrow.service.translation import (
     to_usage,
 )
 from yarrow.session.ids import milliseconds
-from yarrow.session.line import UnknownRecord
+from yarrow.session.line_codec import UnknownRecord
 from yarrow.session.record import Compaction, PermissionAnswered, PermissionAsked, Record
 from yarrow.session.session_file_reader import SessionHead, StoredSession
 from yarrow.session.session_list import flatten_tree

@@ -17,7 +17,7 @@ from yarrow.client.front_end import (
     ToolOutputPage,
     WordPicker,
 )
-from yarrow.client.sessions import find_session, join_text, read_messages_after
+from yarrow.client.session_lookup import find_session, join_text, read_messages_after
 from yarrow.client.slash_command import (
     CommandContext,
     CommandError,

@@ -6,7 +6,7 @@ from functools import partial
 from grpc import aio
 from msgspec import Struct
 
-from yarrow.client.reconnection import retry_while_lost
+from yarrow.client.reconnect_backoff import retry_while_lost
 from yarrow.client.rpc_errors import SessionNotFound, parse_rpc_error
 from yarrow.client.stub import Stub
 from yarrow.v1 import agent_pb2 as pb

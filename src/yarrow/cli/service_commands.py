@@ -99,7 +99,7 @@ def _select_command(context: CliContext) -> Coroutine[Any, Any, ExitCode]:
     if _is_interactive(context):
         request = make_prompt_request(arguments, loaded.settings, prompt=Prompt(""), cwd=cwd)
         if arguments.plain or not system.HAS_TERMINAL_UI or os.environ.get("TERM", "") in DUMB_TERMINALS:
-            from yarrow.cli.line_mode import run_conversation
+            from yarrow.cli.line_conversation import run_conversation
 
             return run_conversation(context, request)
         return _start_terminal_ui(context, request)
@@ -165,7 +165,7 @@ async def _run_prompt(context: CliContext, request: pb.PromptRequest, *, notices
             output.err.write(f"yarrow: {sanitize(notice)}\n")
         if request.text.startswith(("/", "!")):
             from yarrow.cli.sessions_command import reject_unknown_command, run_slash_command
-            from yarrow.client.slash_command_table import is_command
+            from yarrow.client.session_slash_commands import is_command
 
             if is_command(request.text):
                 return await run_slash_command(context, stub, request, output=output)
@@ -214,6 +214,6 @@ async def _start_terminal_ui(context: CliContext, request: pb.PromptRequest) -> 
     from yarrow.cli.type_ahead import TypeAhead
 
     with TypeAhead(0) as ahead:
-        from yarrow.cli.terminal_ui import run_terminal_ui
+        from yarrow.cli.tui_launcher import run_terminal_ui
 
         return await run_terminal_ui(context, request, ahead)
