@@ -14,7 +14,7 @@ from yarrow.config.settings_merge import LoadedSettings, load_settings
 from yarrow.errors import Code, ConfigError
 from yarrow.message import ThinkingLevel
 
-IDS = "anthropic, gemini, llamacpp, local, ollama, openai, scripted"
+IDS = "anthropic, gemini, llamacpp, local, ollama, openai, openai-responses, scripted"
 """Ids of providers that need no configuration."""
 
 
@@ -432,7 +432,7 @@ def test_every_other_setting_is_refused_to_a_project(place: Place) -> None:
             '{"providers": {"x": {"type": "olama"}}}',
             (
                 ":1: providers.x.type cannot be 'olama'; the choices are gemini, llamacpp, local, messages, ollama, "
-                "openai, scripted"
+                "openai, responses, scripted"
             ),
         ),
         ('{"maxTurns": "200"}', ":1: maxTurns: expected an integer, found the string '200'"),
@@ -494,7 +494,10 @@ def test_every_other_setting_is_refused_to_a_project(place: Place) -> None:
         ),
         (
             '{"providers": {\n"mine": {}}}',
-            ":2: providers.mine needs a type, one of ollama, llamacpp, openai, messages, gemini, local, scripted",
+            (
+                ":2: providers.mine needs a type, one of "
+                "ollama, llamacpp, openai, responses, messages, gemini, local, scripted"
+            ),
         ),
         ("[" * 100_000, ": nested too deeply"),
         ("[]", ":1: must contain one JSON object, such as {}"),

@@ -86,6 +86,11 @@ def _apply(result: Body, message: Body, form: str) -> list[Body]:
         return [_join(result, message)]
     if "parts" in message:
         return [result, {"role": "model", "parts": [{"text": BRIDGE}]}, message]
+    if result.get("type") == "function_call_output":
+        # The Responses API in full: servers other than the vendor's, which refuses no order, know no short form.
+        text: Body = {"type": "output_text", "text": BRIDGE, "annotations": []}
+        bridge: Body = {"type": "message", "role": "assistant", "status": "completed", "content": [text]}
+        return [result, bridge, message]
     is_anthropic = result.get("role") == "user"
     content = [{"type": "text", "text": BRIDGE}] if is_anthropic else BRIDGE
     return [result, {"role": "assistant", "content": content}, message]

@@ -30,7 +30,7 @@ _REFUSED_REASONING = re.compile(
 _REFUSED_CONTENT = re.compile(r"invalid_encrypted_content|encrypted[ _]content.{0,80}could not be (verified|decrypted)")
 _SUPPORTED_VALUES = re.compile(r"supported values are:? (.{1,200})")
 _FIELDS = {
-    "reasoning.summary": r"reasoning\.summary|reasoning summar(y|ies)",
+    "reasoning.summary": r"reasoning\.summary|reasoning summary|reasoning summaries",
     "reasoning.effort": r"reasoning\.effort|reasoning_effort",
     "reasoning": r"'reasoning'|\breasoning\b.{0,20}not support",
     "include": r"\binclude\b|\bencrypted[ _]content\b.{0,20}not support",
