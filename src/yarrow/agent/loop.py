@@ -106,9 +106,7 @@ class Loop:
                 async for piece in pieces:
                     draft.add(piece)
             draft.check(get_limit_advice(self._resources.info))
-        except (
-            BaseException
-        ) as error:  # also an abort (CancelledError) or a bug: keep what was received, then raise it again
+        except BaseException as error:  # an abort (CancelledError) or a bug too: what was received is kept
             await self._cut(draft, _failure(error))
             raise
         message = draft.message(incomplete=False)

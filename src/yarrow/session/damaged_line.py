@@ -1,4 +1,4 @@
-"""LineRecovery of whole records from a damaged line: beside a torn record, another one, or NUL bytes."""
+"""Recovery of whole records from a damaged line: beside a torn record, another one, or NUL bytes."""
 
 import re
 from collections.abc import Iterator
