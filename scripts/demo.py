@@ -17,7 +17,7 @@ from yarrow.config.settings import Settings
 from yarrow.errors import ProviderError
 from yarrow.extension.loader import ExtensionFunction
 from yarrow.message import Message, Role
-from yarrow.provider.detection import detect
+from yarrow.provider.backend_detection import detect
 from yarrow.session.session_file_reader import load_session
 
 ROOT = Path(__file__).parents[1]

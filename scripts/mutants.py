@@ -245,7 +245,7 @@ MUTANTS = (
     Mutant(
         "sandbox",
         "what a program moves out of the workspace ends with the session",
-        "policy/sandbox/moved_files.py",
+        "policy/sandbox/files_moved_out.py",
         "if self.files or self.is_partial or missing else ():",
         "if self.files or self.is_partial else ():",
         "tests/policy/test_sandbox_moves.py",
@@ -253,7 +253,7 @@ MUTANTS = (
     Mutant(
         "sandbox",
         "what a command moves out of the workspace is not copied",
-        "policy/sandbox/moved_files.py",
+        "policy/sandbox/files_moved_out.py",
         "                    moved.setdefault(*self._whole_directory(origin, copy, place))\n",
         "                    pass\n",
         "tests/policy/test_sandbox_moves.py",

@@ -16,8 +16,8 @@ from yarrow import message
 from yarrow.cli.command_table import COMMAND_WORDS, COMMANDS, FLAGS
 from yarrow.cli.exit_codes import MEANINGS
 from yarrow.cli.help import format_help
+from yarrow.client.session_listing import USAGE
 from yarrow.client.session_slash_commands import COMMANDS as PROMPT_COMMANDS
-from yarrow.client.sessions_command import USAGE
 from yarrow.config import settings
 from yarrow.config.schema import USER_ONLY_NOTE
 from yarrow.config.settings_merge import VARIABLE_PREFIX, map_settings_by_variable

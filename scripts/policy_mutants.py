@@ -597,7 +597,7 @@ LOST: tuple[Row, ...] = (
     (
         "lost",
         "an older file that was moved is taken for a new one",
-        f"{SANDBOX}moved_files.py",
+        f"{SANDBOX}files_moved_out.py",
         "if status.st_mtime_ns < self.begun_ns <= status.st_ctime_ns",
         "if self.begun_ns <= status.st_mtime_ns",
         f"{P}sandbox_moves.py",

@@ -15,7 +15,7 @@ import pytest
 from doubles.world import World
 from yarrow.cli.command_table import COMMAND_WORDS, COMMANDS, COMMANDS_WITH_WORDS, COMPLETION_SHELLS, FLAGS
 from yarrow.cli.completions import SESSION_ID_WORDS, make_script
-from yarrow.client.sessions_command import SESSION_COMMANDS
+from yarrow.client.session_listing import SESSION_COMMANDS
 
 SECONDS = 30.0
 OFFERED = [

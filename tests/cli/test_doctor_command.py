@@ -49,7 +49,7 @@ HURRIED = ("-c", CALL.format(more=", limit=0.5"))
 NOTHING_FOUND = """\
 import yarrow.cli.doctor.provider_checks as providers
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.detection import describe_setup
+from yarrow.provider.backend_detection import describe_setup
 async def detect(environment, settings):
     raise ProviderError(Code.PROVIDER_SETUP, describe_setup())
 providers.detect = detect

@@ -14,7 +14,7 @@ from yarrow.client.permission_texts import (
     format_question_title,
     format_session_label,
 )
-from yarrow.client.run_notes import format_call_note
+from yarrow.client.run_event_notes import format_call_note
 from yarrow.client.slash_command import CommandError
 from yarrow.tool.bash import MAX_REASON_CHARACTERS as LONGEST
 from yarrow.tool.command_output import OUTSIDE_HINT, STRICT_HINT

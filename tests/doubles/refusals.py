@@ -5,7 +5,7 @@ import json
 from typing import Any, NamedTuple
 
 from doubles.loopback import Loopback
-from yarrow.config.adapter_table import ADAPTERS
+from yarrow.config.provider_adapter_table import ADAPTERS
 from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.provider.base import Provider
 from yarrow.provider.factory import ProviderContext, create_provider

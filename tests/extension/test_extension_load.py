@@ -10,7 +10,7 @@ from extending import Shout, called, extended, hooked, soon
 
 from yarrow.agent.hook_payloads import InputPayload
 from yarrow.agent.hooks import HookName
-from yarrow.extension import contribution_loader
+from yarrow.extension import contribution_assembly
 from yarrow.extension.api import Yarrow
 from yarrow.extension.loader import load_extensions, no_extensions
 from yarrow.tool.base import Done
@@ -97,7 +97,7 @@ async def test_an_unreadable_file_is_skipped(tmp_path: Path, caplog: pytest.LogC
 
 
 async def test_a_hanging_extension_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contribution_loader, "MAX_LOAD_SECONDS", 0.05)
+    monkeypatch.setattr(contribution_assembly, "MAX_LOAD_SECONDS", 0.05)
     gate = threading.Event()
 
     def hang(yarrow: Yarrow) -> None:
@@ -179,7 +179,7 @@ async def test_a_command_that_returns_no_prompt_fails(result: Any, told: str) ->
     async with extended(lambda yarrow: yarrow.command("x", lambda arguments, cwd: result, "Does.")) as added:
         (command,) = added.commands
         assert (command.name, command.description) == ("x", "Does.")
-        with pytest.raises(contribution_loader.ExtensionError, match=told):
+        with pytest.raises(contribution_assembly.ExtensionError, match=told):
             await command.expand("", "/")
 
 
@@ -219,5 +219,5 @@ async def test_closing_twice_and_calling_afterwards_are_safe() -> None:
     (command,) = extensions.contributions.commands
     await extensions.close()
     await extensions.close()
-    with pytest.raises(contribution_loader.ExtensionError, match="was stopped"):
+    with pytest.raises(contribution_assembly.ExtensionError, match="was stopped"):
         await command.expand("", "/")

@@ -160,7 +160,7 @@ async def test_further_moved_files_are_counted(session: Session) -> None:
 
 
 async def test_files_beyond_the_limit_are_reported(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("yarrow.policy.sandbox.moved_files.MAX_FILES", 0)
+    monkeypatch.setattr("yarrow.policy.sandbox.files_moved_out.MAX_FILES", 0)
     told = await session.run("mv plans/a.txt /tmp/other; mv plans /tmp")
     assert "plans/deep (now /tmp/plans/deep, copy " in told
     assert "1 files in a directory that is deleted when the session ends may be from the workspace" in told

@@ -16,7 +16,7 @@ from doubles.world import World
 
 PAGE = (Path(__file__).parents[2] / "docs" / "adding-a-provider.md").read_text()
 SOURCE = Path(yarrow.__file__).parent
-ADAPTER, PACKAGE, TABLE = "provider/toy/adapter.py", "provider/toy/__init__.py", "config/adapter_table.py"
+ADAPTER, PACKAGE, TABLE = "provider/toy/adapter.py", "provider/toy/__init__.py", "config/provider_adapter_table.py"
 LINES_OF_A_SCREEN = 50
 TOLD = {"/models": {"data": [{"id": "x", "context_length": 4096}, {"id": "y"}]}, "/answer": "The toy says hello."}
 

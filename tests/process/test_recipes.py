@@ -18,7 +18,7 @@ from doubles.world import World
 from yarrow.agent import hook_payloads as pl
 from yarrow.agent.hooks import HOOK_SECONDS, MAX_FAILURES, MAX_RESULT, HookName
 from yarrow.extension.api import MAX_PROMPT_CHARACTERS, MAX_REGISTRATIONS
-from yarrow.extension.contribution_loader import MAX_FILE_BYTES, MAX_LOAD_SECONDS
+from yarrow.extension.contribution_assembly import MAX_FILE_BYTES, MAX_LOAD_SECONDS
 from yarrow.message import Message, Role
 from yarrow.provider.base import CompletionRequest
 from yarrow.service.prompt_input import COMMAND_SECONDS

@@ -20,8 +20,8 @@ from doubles.screen import Screen
 from doubles.world import World
 from yarrow.cli.sessions_command import TERMINAL_COMMANDS
 from yarrow.client.conversation import CHAT_COMMANDS
+from yarrow.client.session_listing import SESSION_COMMANDS
 from yarrow.client.session_slash_commands import COMMANDS
-from yarrow.client.sessions_command import SESSION_COMMANDS
 from yarrow.message import Message
 from yarrow.session.ids import new_id
 from yarrow.session.line_codec import encode_line

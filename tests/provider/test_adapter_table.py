@@ -7,7 +7,7 @@ from inspect import iscoroutinefunction
 
 import pytest
 
-from yarrow.config.adapter_table import ADAPTERS
+from yarrow.config.provider_adapter_table import ADAPTERS
 from yarrow.config.settings import BUILT_IN_PROVIDERS, ProviderSettings, Settings
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.factory import ProviderContext, create_provider

@@ -8,7 +8,7 @@ from doubles.chat_server import ChatServer, page
 from doubles.ollama_server import OllamaServer, shown
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import Code, ProviderError
-from yarrow.provider.chat_models import is_chat_model, is_chat_name
+from yarrow.provider.chat_model_filter import is_chat_model, is_chat_name
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.llamacpp.adapter import LlamaCppProvider
 from yarrow.provider.ollama.adapter import OllamaProvider

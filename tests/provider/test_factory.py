@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from doubles.chat_server import ChatServer, Reply, page, says
-from yarrow.config.adapter_table import ADAPTERS
+from yarrow.config.provider_adapter_table import ADAPTERS
 from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.errors import Code, ConfigError, ProviderError
 from yarrow.message import Message, Role, Text
-from yarrow.provider import api_keys, detection
+from yarrow.provider import api_keys
+from yarrow.provider import backend_detection as detection
+from yarrow.provider.backend_detection import DetectedProvider, ServerLocations, detect
 from yarrow.provider.base import CompletionRequest, ListsModels, Provider
-from yarrow.provider.detection import DetectedProvider, ServerLocations, detect
 from yarrow.provider.factory import BUILT_IN_PROVIDERS, ProviderContext, ReadyProvider, build_provider, create_provider
 from yarrow.provider.local import model_files
 from yarrow.provider.local.server_process import LocalServer, LocalSettings

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from yarrow.message import StopReason, ToolSpec
 from yarrow.provider.base import CallPiece, NoticePiece, ProviderEvent, StopPiece, TextPiece
 from yarrow.provider.text_calls.notations import MARKS
-from yarrow.provider.text_calls.policy import TextCallPolicy
-from yarrow.provider.text_calls.reader import TextCallReader
+from yarrow.provider.text_calls.text_call_policy import TextCallPolicy
+from yarrow.provider.text_calls.text_call_reader import TextCallReader
 
 BAR, GAP = "\uff5c", "\u2581"
 DSML = f"{BAR}DSML{BAR}"

@@ -21,9 +21,9 @@ from yarrow.provider.base import (
     UsagePiece,
 )
 from yarrow.provider.text_calls import possible_call
-from yarrow.provider.text_calls.policy import TextCallPolicy
 from yarrow.provider.text_calls.possible_call import MAX_BLANK_CHARACTERS
-from yarrow.provider.text_calls.reader import TextCallReader, extract_text_calls
+from yarrow.provider.text_calls.text_call_policy import TextCallPolicy
+from yarrow.provider.text_calls.text_call_reader import TextCallReader, extract_text_calls
 
 OFFERED = ("read", "ls")
 LOCAL = TextCallPolicy("mine", runs=True)

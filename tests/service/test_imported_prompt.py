@@ -10,7 +10,7 @@ import pytest
 from doubles.house import House, stub_of
 from yarrow.client.session_slash_commands import MAX_PROMPT_LINES, run_command
 from yarrow.client.slash_command import CommandContext
-from yarrow.service.lineage import MAX_SHOWN_CHARACTERS
+from yarrow.service.session_derivation import MAX_SHOWN_CHARACTERS
 from yarrow.v1 import agent_pb2 as pb
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from doubles.house import House, play, stub_of
-from yarrow.service.tool_contexts import ToolContexts
+from yarrow.service.tool_context_factory import ToolContexts
 from yarrow.v1 import agent_pb2 as pb
 
 CALL = {"call": {"name": "echo", "arguments": {"text": "x"}}}

@@ -17,14 +17,14 @@ from yarrow.client.tui.views.backend_picker import (
     BackendQuestion,
     HostedBackend,
 )
-from yarrow.config.adapter_table import VENDORS, get_provider_id
 from yarrow.config.files import get_user_file
 from yarrow.config.json_edit import change_file, set_value
+from yarrow.config.provider_adapter_table import VENDORS, get_provider_id
 from yarrow.config.secret_mask import is_variable_name
 from yarrow.config.settings import Settings
 from yarrow.config.settings_merge import load_settings
 from yarrow.errors import Code, ConfigError, ProviderError, YarrowError
-from yarrow.provider.detection import detect
+from yarrow.provider.backend_detection import detect
 from yarrow.provider.local.model_files import STARTER_BYTES
 from yarrow.service.provider_cache import ProviderCache
 

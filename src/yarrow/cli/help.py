@@ -75,7 +75,7 @@ def _format_command_help(command: str) -> str:
     sections = [f"{COMMANDS[command][:1].upper()}{COMMANDS[command][1:]}\n"]
     if command == "sessions":
         # Imported here: it pulls in the client of the service.
-        from yarrow.client.sessions_command import USAGE
+        from yarrow.client.session_listing import USAGE
 
         sections.append(f"Usage: yarrow sessions [COMMAND]\n{USAGE}\n")
     if words := _WORD_HELP.get(command):

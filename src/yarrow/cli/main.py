@@ -60,7 +60,7 @@ def _dispatch(arguments: Arguments, extensions: "Sequence[ExtensionFunction]") -
 
             return run_doctor(_words_with_json(arguments))
         case _:
-            from yarrow.cli.logs import silence_grpc
+            from yarrow.cli.log_file import silence_grpc
 
             with silence_grpc():
                 from yarrow.cli.service_commands import run_service_command

@@ -63,14 +63,14 @@ async def _make_credentials(remote: RemoteArguments, address: str) -> tuple[grpc
     trusted, name = None, ""
     if remote.tls_pin:
         # Imported here: only this needs Python's own TLS.
-        from yarrow.cli.certificates import resolve_pin
+        from yarrow.cli.ca_certificates import resolve_pin
 
         found = await resolve_pin(remote, address)
         trusted, name = found.certificate, found.name
     if not remote.tls_cert:
         return grpc.ssl_channel_credentials(trusted), name
     # Imported here for the same reason.
-    from yarrow.cli.certificates import load_certificate
+    from yarrow.cli.ca_certificates import load_certificate
 
     own = load_certificate(make_absolute(remote.tls_cert, "--tls-cert"), make_absolute(remote.tls_key, "--tls-key"))
     return grpc.ssl_channel_credentials(trusted, own.key, own.certificate), name

@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from yarrow.cli.bootstrap import build_service
-from yarrow.cli.certificates import load_authority, load_certificate
+from yarrow.cli.ca_certificates import load_authority, load_certificate
 from yarrow.cli.cli_context import CliContext, find_token_file
 from yarrow.cli.exit_codes import ExitCode
 from yarrow.cli.path_arguments import home_directory, make_absolute, split_address

@@ -15,7 +15,7 @@ from yarrow.cli.arguments import Arguments
 from yarrow.cli.cli_context import CliContext, choose_session, open_service
 from yarrow.cli.exit_codes import ExitCode, exit_code_for_run, exit_code_for_status
 from yarrow.cli.interrupt_handler import InterruptHandler, abort_on_interrupt
-from yarrow.cli.logs import configure_logging
+from yarrow.cli.log_file import configure_logging
 from yarrow.cli.output_writer import OutputWriter, ReaderGone, open_standard_descriptors, redirect_stdout
 from yarrow.cli.path_arguments import home_directory, nearest_directory, working_directory
 from yarrow.cli.prompt_input import (

@@ -10,9 +10,9 @@ from yarrow.client import json_mode
 from yarrow.client.bang_command import BANG
 from yarrow.client.session_descriptions import shorten_id
 from yarrow.client.session_export import FilePathError, export_file
+from yarrow.client.session_listing import run_sessions_command
 from yarrow.client.session_lookup import SessionInfo, find_newest_session, find_session, open_session
 from yarrow.client.session_slash_commands import COMMAND_NAME, COMMANDS, find_nearest, is_prompt_command, run_line
-from yarrow.client.sessions_command import run_sessions_command
 from yarrow.client.slash_command import CommandContext, CommandError, CommandFailedError
 from yarrow.client.stub import Stub
 from yarrow.client.terminal_text_sanitizer import sanitize

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from yarrow.client.json_mode import Sink
 from yarrow.client.permission_prompts import PermissionUI
-from yarrow.client.run_notes import (
+from yarrow.client.run_event_notes import (
     format_call_note,
     format_end_note,
     format_event_note,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from yarrow.config.adapter_table import ADAPTERS
+from yarrow.config.provider_adapter_table import ADAPTERS
 from yarrow.message import ThinkingLevel
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import inspect
 
-from yarrow.config.adapter_table import ADAPTERS
+from yarrow.config.provider_adapter_table import ADAPTERS
 from yarrow.config.secret_mask import mask_secrets
 from yarrow.config.settings import BUILT_IN_PROVIDERS, Settings
 from yarrow.config.settings_source import KeyPath, Layer, NamedLayer, find_model_provider, find_provider, format_path

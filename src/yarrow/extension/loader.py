@@ -81,21 +81,23 @@ def load_extensions(
     points, warnings = find_entry_points()
     if not (points or files or functions):
         return LoadedExtensions(Contributions(no_contributions().hooks, warnings=tuple(warnings)), (), None)
-    from yarrow.extension import contribution_loader
+    from yarrow.extension import contribution_assembly
 
     if on_first is not None:
         on_first()
     imported = frozenset(sys.modules)
     printed, sys.stdout = sys.stdout, sys.stderr
-    assembly = contribution_loader.ContributionAssembly(tools, warnings)
+    assembly = contribution_assembly.ContributionAssembly(tools, warnings)
     for point in points:
-        assembly.load(contribution_loader.from_entry_point(point))
+        assembly.load(contribution_assembly.from_entry_point(point))
     for file in dict.fromkeys(files):
-        assembly.load(contribution_loader.from_file(file))
+        assembly.load(contribution_assembly.from_file(file))
     for function in functions:
-        assembly.load(contribution_loader.from_function(function))
+        assembly.load(contribution_assembly.from_function(function))
     return LoadedExtensions(
-        assembly.make_contributions(contribution_loader.list_origins(files, points, imported)), assembly.hosts, printed
+        assembly.make_contributions(contribution_assembly.list_origins(files, points, imported)),
+        assembly.hosts,
+        printed,
     )
 
 

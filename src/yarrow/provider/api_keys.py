@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from yarrow.config.adapter_table import ADAPTERS, VENDORS
+from yarrow.config.provider_adapter_table import ADAPTERS, VENDORS
 from yarrow.config.secret_mask import is_variable_name
 from yarrow.config.settings import ProviderSettings, Settings
 from yarrow.errors import Code, ProviderError

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from yarrow.config.adapter_table import VENDORS
+from yarrow.config.provider_adapter_table import VENDORS
 
 _LOCAL_NETWORKS = (
     *("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16"),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from yarrow.config.adapter_table import ADAPTERS
+from yarrow.config.provider_adapter_table import ADAPTERS
 from yarrow.config.settings import BUILT_IN_PROVIDERS, ProviderSettings, Settings
 from yarrow.errors import Code, ConfigError, ProviderError
 from yarrow.provider.base import AdapterConfig, Provider, ProviderBuilder, ProviderInfo
@@ -56,7 +56,7 @@ async def create_provider(name: str, model: str, context: ProviderContext) -> Ne
     """Return the provider without querying its capabilities; listing its models needs no more."""
     reason = ""
     if not name:
-        from yarrow.provider.detection import detect
+        from yarrow.provider.backend_detection import detect
 
         found = await detect(context.environment, context.settings)
         name, model, reason = found.name, model or found.model, found.reason

@@ -15,7 +15,7 @@ from yarrow.service.sessions import Sessions
 from yarrow.v1 import agent_pb2 as pb
 
 if TYPE_CHECKING:
-    from yarrow.service.lineage import SessionLineage, SessionTransfer
+    from yarrow.service.session_derivation import SessionLineage, SessionTransfer
 
 
 class SessionRpcs:
@@ -31,13 +31,13 @@ class SessionRpcs:
 
     @cached_property
     def _lineage(self) -> "SessionLineage":
-        from yarrow.service.lineage import SessionLineage
+        from yarrow.service.session_derivation import SessionLineage
 
         return SessionLineage(self._dependencies, self._sessions)
 
     @cached_property
     def _transfer(self) -> "SessionTransfer":
-        from yarrow.service.lineage import SessionTransfer
+        from yarrow.service.session_derivation import SessionTransfer
 
         return SessionTransfer(self._dependencies, self._sessions, self._lineage)
 

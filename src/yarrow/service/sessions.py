@@ -23,7 +23,7 @@ from yarrow.service.loaded_session import LoadedSession, SessionCache
 from yarrow.service.response_redaction import RedactorCache
 from yarrow.service.service_dependencies import Dependencies
 from yarrow.service.session_configuration import SessionPlan, make_header
-from yarrow.service.tool_contexts import ToolContexts
+from yarrow.service.tool_context_factory import ToolContexts
 from yarrow.session.ids import is_valid_id, new_id
 from yarrow.session.memory_log import MemoryLog
 from yarrow.session.record import redact_header

@@ -8,7 +8,7 @@ import msgspec
 from opentelemetry.metrics import Meter
 from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 
-from yarrow.config.adapter_table import VENDORS, get_provider_id
+from yarrow.config.provider_adapter_table import VENDORS, get_provider_id
 from yarrow.errors import Failure
 from yarrow.event import events as ev
 from yarrow.message import Usage

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from yarrow.policy.command_execution import Command, Exit
 from yarrow.policy.sandbox.failure_causes import FinishedCommand, explain_failure
+from yarrow.policy.sandbox.files_moved_out import describe_moved
 from yarrow.policy.sandbox.git_config_copies import EXECUTES_REASON
 from yarrow.policy.sandbox.mounts import DEV_NULL
-from yarrow.policy.sandbox.moved_files import describe_moved
 from yarrow.policy.sandbox.protected_paths import protection_gaps
 from yarrow.policy.sandbox.quarantine import QuarantineEntry, describe_entries
 from yarrow.policy.sandbox.sandboxed_command import SandboxedCommand

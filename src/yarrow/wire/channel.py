@@ -10,7 +10,7 @@ from typing import Any, Never, Self, TypeVar
 import grpc
 from grpc import aio
 
-from yarrow.wire.call_state import (
+from yarrow.wire.rpc_call_state import (
     CANCELLED,
     DEADLINE_EXCEEDED,
     MAX_METADATA_BYTES,

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import grpc
 from grpc import aio
 
-from yarrow.wire.call_state import CANCELLED, Rpc, Status, notify, too_large
+from yarrow.wire.rpc_call_state import CANCELLED, Rpc, Status, notify, too_large
 
 Q = TypeVar("Q")
 R = TypeVar("R")

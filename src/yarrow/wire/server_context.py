@@ -10,7 +10,7 @@ from typing import Any, Never
 import grpc
 from grpc import aio
 
-from yarrow.wire.call_state import Metadata, Rpc, Status, checked, notify, too_large
+from yarrow.wire.rpc_call_state import Metadata, Rpc, Status, checked, notify, too_large
 
 
 class ServicerContext:

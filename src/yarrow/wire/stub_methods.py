@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, Never, Protocol, TypeVar
 import grpc
 from grpc import aio
 
-from yarrow.wire.call_state import Rpc, too_large
 from yarrow.wire.client_calls import StreamUnaryCall, UnaryStreamCall, UnaryUnaryCall, Writer
+from yarrow.wire.rpc_call_state import Rpc, too_large
 
 Q = TypeVar("Q")
 R = TypeVar("R")

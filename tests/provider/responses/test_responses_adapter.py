@@ -18,7 +18,7 @@ from yarrow.provider.base import NoticePiece, StopPiece, ThinkingPiece, UsagePie
 from yarrow.provider.factory import ProviderContext, create_provider
 from yarrow.provider.history_repair import HIDDEN_IMAGE
 from yarrow.provider.http.client import HttpClient
-from yarrow.provider.openai_server import OpenAiServer
+from yarrow.provider.openai_compatible_server import OpenAiServer
 from yarrow.provider.responses.adapter import ResponsesProvider
 
 READ = ToolSpec("read", "Reads.", {"type": "object"})

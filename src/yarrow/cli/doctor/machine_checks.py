@@ -11,7 +11,7 @@ from pathlib import Path
 
 from yarrow._version import VERSION
 from yarrow.cli.doctor.report import Check, CheckContext, fail, ok, warn
-from yarrow.cli.logs import LEVELS
+from yarrow.cli.log_file import LEVELS
 from yarrow.config.files import get_user_directory
 from yarrow.errors import Code, NotFound, StorageError
 from yarrow.platform import system

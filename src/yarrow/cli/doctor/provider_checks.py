@@ -13,13 +13,13 @@ from yarrow.cli.doctor.provider_probe import (
     run_probe,
 )
 from yarrow.cli.doctor.report import Check, CheckContext, CheckStatus, ok, warn
-from yarrow.config.adapter_table import get_provider_id
+from yarrow.config.provider_adapter_table import get_provider_id
 from yarrow.config.secret_mask import mask_secrets
 from yarrow.errors import Code, ProviderError, YarrowError
 from yarrow.policy.secret_names import is_secret_variable
+from yarrow.provider.backend_detection import detect
 from yarrow.provider.base import ModelEntry, ProviderInfo
 from yarrow.provider.base_urls import CHAT_PATH, RESPONSES_PATH, is_vendor_url, parse_openai_address
-from yarrow.provider.detection import detect
 from yarrow.provider.openai_models import is_reasoning_model
 
 SECTION = "providers"

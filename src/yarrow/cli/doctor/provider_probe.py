@@ -6,7 +6,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from yarrow.cli.doctor.report import CheckContext
-from yarrow.config.adapter_table import ADAPTERS, VENDORS, get_provider_id
+from yarrow.config.provider_adapter_table import ADAPTERS, VENDORS, get_provider_id
 from yarrow.config.settings import BUILT_IN_PROVIDERS, ProviderSettings, Settings
 from yarrow.errors import Code, ProviderError, YarrowError
 from yarrow.policy.secret_names import is_secret_variable

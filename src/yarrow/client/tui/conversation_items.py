@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from yarrow.client.bang_command import format_bang
-from yarrow.client.run_notes import format_event_note, is_not_run
+from yarrow.client.run_event_notes import format_event_note, is_not_run
 from yarrow.client.session_lookup import join_text, make_tool_output
 from yarrow.v1 import agent_pb2 as pb
 

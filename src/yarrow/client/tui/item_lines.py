@@ -8,7 +8,7 @@ from rich.text import Text
 
 from yarrow.client.bang_command import is_rerun_offered, strip_instruction
 from yarrow.client.json_mode import dumps
-from yarrow.client.run_notes import NOT_RUN_PREFIX, format_call_note
+from yarrow.client.run_event_notes import NOT_RUN_PREFIX, format_call_note
 from yarrow.client.terminal_text_sanitizer import sanitize
 from yarrow.client.tui import markdown
 from yarrow.client.tui.conversation_items import CallItem, CallState, Item, NoteItem, NoteKind, TextItem, ThinkingItem

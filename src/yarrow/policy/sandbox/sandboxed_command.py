@@ -29,12 +29,12 @@ from yarrow.policy.sandbox.directory_listing import (
 )
 from yarrow.policy.sandbox.directory_watches import watches
 from yarrow.policy.sandbox.failure_causes import SandboxRestrictions
+from yarrow.policy.sandbox.files_moved_out import MovedFiles, WorkspaceFiles
 from yarrow.policy.sandbox.git_baseline import REPLACED_REASON, Baseline, register_running, take_baseline
 from yarrow.policy.sandbox.git_config_copies import copy_git_configs
 from yarrow.policy.sandbox.git_internal_files import KEEP_WORKTREES_SETTINGS, has_other_worktrees
 from yarrow.policy.sandbox.hard_links import add_hard_links, pin_credential_parents, protect_startup_files
 from yarrow.policy.sandbox.mounts import DEV_NULL, TRUST_STAT_SETTINGS, MountDescriptors, make_masks
-from yarrow.policy.sandbox.moved_files import MovedFiles, WorkspaceFiles
 from yarrow.policy.sandbox.new_repositories import REGISTER
 from yarrow.policy.sandbox.probe import can_bind_descriptors, find_bwrap
 from yarrow.policy.sandbox.protected_paths import ScanResult, merge_earlier, scan

@@ -31,8 +31,8 @@ from yarrow.provider.http.client import HttpClient
 from yarrow.provider.learned_file import open_learned_file
 from yarrow.provider.learned_limits import IMAGE_PATTERN, LearnedLimits, SentRequest
 from yarrow.provider.model_list import make_missing_model_error
-from yarrow.provider.text_calls.policy import make_policy
-from yarrow.provider.text_calls.reader import extract_text_calls
+from yarrow.provider.text_calls.text_call_policy import make_policy
+from yarrow.provider.text_calls.text_call_reader import extract_text_calls
 from yarrow.provider.transport import QUESTION_TIMEOUTS, SHORT_TIMEOUTS, make_timeouts, replace_idle
 from yarrow.provider.turn_order import ORDER_PATTERN, TURN_ORDER, order_turns
 

@@ -22,8 +22,8 @@ from yarrow.provider.learned_limits import LearnedLimits, RefusedBodies, SentReq
 from yarrow.provider.llamacpp import server_info
 from yarrow.provider.llamacpp.server_info import DEFAULT_ROOTS, find_server
 from yarrow.provider.output_limit import OutputLimit
-from yarrow.provider.text_calls.policy import make_policy
-from yarrow.provider.text_calls.reader import extract_text_calls
+from yarrow.provider.text_calls.text_call_policy import make_policy
+from yarrow.provider.text_calls.text_call_reader import extract_text_calls
 from yarrow.provider.transport import Endpoint, Transport, make_bearer_header, make_timeouts
 
 T = TypeVar("T")

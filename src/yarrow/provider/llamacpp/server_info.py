@@ -8,7 +8,7 @@ import msgspec
 
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.base import ModelEntry
-from yarrow.provider.chat_models import is_chat_model
+from yarrow.provider.chat_model_filter import is_chat_model
 from yarrow.provider.http.client import HttpClient, HttpRequest, Timeouts
 from yarrow.provider.model_list import UNSUPPORTED_CODES, as_count, as_object, parse_models, parse_rows
 from yarrow.provider.transport import Transport

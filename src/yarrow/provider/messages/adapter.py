@@ -41,8 +41,8 @@ from yarrow.provider.messages.decoder import MessagesDecoder
 from yarrow.provider.messages.request import encode_messages_request, get_signature, is_thinking_block
 from yarrow.provider.model_list import as_object, make_missing_model_error, parse_rows
 from yarrow.provider.request_body import Body
-from yarrow.provider.text_calls.policy import make_policy
-from yarrow.provider.text_calls.reader import extract_text_calls
+from yarrow.provider.text_calls.text_call_policy import make_policy
+from yarrow.provider.text_calls.text_call_reader import extract_text_calls
 from yarrow.provider.transport import (
     SHORT_TIMEOUTS,
     Endpoint,

@@ -24,7 +24,7 @@ from yarrow.provider.base import (
     UsagePiece,
 )
 from yarrow.provider.base_urls import is_hosted_ollama, parse_ollama_root
-from yarrow.provider.chat_models import is_chat_model
+from yarrow.provider.chat_model_filter import is_chat_model
 from yarrow.provider.encoded_history_cache import HistoryCache
 from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
@@ -44,8 +44,8 @@ from yarrow.provider.ollama.capabilities import OllamaCapabilities, OllamaModelI
 from yarrow.provider.ollama.decoder import OllamaDecoder
 from yarrow.provider.ollama.request import encode_ollama_request
 from yarrow.provider.request_body import Body
-from yarrow.provider.text_calls.policy import make_policy
-from yarrow.provider.text_calls.reader import extract_text_calls
+from yarrow.provider.text_calls.text_call_policy import make_policy
+from yarrow.provider.text_calls.text_call_reader import extract_text_calls
 from yarrow.provider.transport import Endpoint, Transport, make_bearer_header, make_timeouts
 from yarrow.provider.turn_order import ORDER_PATTERN, TURN_ORDER, order_turns
 

@@ -17,12 +17,12 @@ from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.learned_file import open_learned_file
 from yarrow.provider.learned_limits import IMAGE_PATTERN, LearnedLimits, Limits, RefusedBodies, SentRequest
+from yarrow.provider.openai_compatible_server import OpenAiServer, find_server_key
 from yarrow.provider.openai_models import find_known_window, is_reasoning_model
-from yarrow.provider.openai_server import OpenAiServer, find_server_key
 from yarrow.provider.output_limit import OutputLimit
 from yarrow.provider.request_body import Body
-from yarrow.provider.text_calls.policy import make_policy
-from yarrow.provider.text_calls.reader import extract_text_calls
+from yarrow.provider.text_calls.text_call_policy import make_policy
+from yarrow.provider.text_calls.text_call_reader import extract_text_calls
 
 
 class OpenAiProvider:

@@ -20,15 +20,15 @@ from yarrow.provider.history_repair import Target
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.learned_file import open_learned_file
 from yarrow.provider.learned_limits import IMAGE_PATTERN, LearnedLimits, Limits, RefusedBodies, SentRequest
+from yarrow.provider.openai_compatible_server import OpenAiServer, find_server_key
 from yarrow.provider.openai_models import find_known_window
-from yarrow.provider.openai_server import OpenAiServer, find_server_key
 from yarrow.provider.output_limit import OutputLimit
 from yarrow.provider.request_body import Body
 from yarrow.provider.responses.decoder import ResponsesDecoder
-from yarrow.provider.responses.limits import REASONING_ITEMS, RESPONSES_PATTERNS, apply_responses_limits
+from yarrow.provider.responses.refused_features import REASONING_ITEMS, RESPONSES_PATTERNS, apply_responses_limits
 from yarrow.provider.responses.request import ReplayRules, encode_responses_request
-from yarrow.provider.text_calls.policy import make_policy
-from yarrow.provider.text_calls.reader import extract_text_calls
+from yarrow.provider.text_calls.text_call_policy import make_policy
+from yarrow.provider.text_calls.text_call_reader import extract_text_calls
 
 
 class ResponsesProvider:

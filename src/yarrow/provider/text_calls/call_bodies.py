@@ -6,9 +6,7 @@ An opening around several calls may add none; another opening must follow it.
 import re
 from collections.abc import Callable
 
-from yarrow.provider.text_calls.json_calls import CALL_KEYS, parse_bare_json, parse_tagged_json
-from yarrow.provider.text_calls.python_calls import parse_python_calls
-from yarrow.provider.text_calls.scanner import (
+from yarrow.provider.text_calls.call_scanner import (
     MAX_HEADER_CHARACTERS,
     NotACallError,
     Scanner,
@@ -16,6 +14,8 @@ from yarrow.provider.text_calls.scanner import (
     WrittenCall,
     check_name,
 )
+from yarrow.provider.text_calls.json_calls import CALL_KEYS, parse_bare_json, parse_tagged_json
+from yarrow.provider.text_calls.python_calls import parse_python_calls
 
 BodyReader = Callable[[Scanner, str], Steps[None]]
 """Reads what follows an opening, which is the second argument."""

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from yarrow.provider.text_calls.scanner import UNREADABLE_CALL, NotACallError, WrittenCall
+from yarrow.provider.text_calls.call_scanner import UNREADABLE_CALL, NotACallError, WrittenCall
 from yarrow.provider.tool_calls import repair_arguments
 
 CALL_KEYS = ("name", "arguments", "parameters", "type", "id", "function", "tool_name", "tool_call_id")

@@ -5,7 +5,13 @@ import re
 from msgspec import Struct
 
 from yarrow.provider.text_calls import call_bodies as bodies
-from yarrow.provider.text_calls.scanner import MAX_HEADER_CHARACTERS, NotACallError, Scanner, Steps, UnfinishedCallError
+from yarrow.provider.text_calls.call_scanner import (
+    MAX_HEADER_CHARACTERS,
+    NotACallError,
+    Scanner,
+    Steps,
+    UnfinishedCallError,
+)
 
 
 class Notation(Struct, frozen=True):

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from yarrow.message import ToolCall, ToolSpec
+from yarrow.provider.text_calls.call_qualification import qualify_calls
+from yarrow.provider.text_calls.call_scanner import NotACallError, Scanner, UnfinishedCallError
 from yarrow.provider.text_calls.notations import read_answer
-from yarrow.provider.text_calls.qualification import qualify_calls
-from yarrow.provider.text_calls.scanner import NotACallError, Scanner, UnfinishedCallError
 
 MAX_HELD_CHARACTERS = 1 << 20
 """Maximum characters held back as a possible call; anything longer is text."""

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from yarrow.provider.text_calls.scanner import UNREADABLE_CALL, WrittenCall
+from yarrow.provider.text_calls.call_scanner import UNREADABLE_CALL, WrittenCall
 
 if TYPE_CHECKING:
     import ast

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from yarrow.client.front_end import MessageSelection
-from yarrow.client.run_notes import format_call_note
+from yarrow.client.run_event_notes import format_call_note
 from yarrow.client.session_lookup import join_text
 from yarrow.client.tui.live_screen import Terminal
 from yarrow.client.tui.views.list_view import ListActions, ListHint, ListRow, ListView

@@ -2,14 +2,14 @@
 
 from msgspec.structs import replace
 
-from yarrow.config.adapter_table import get_provider_id
+from yarrow.config.provider_adapter_table import get_provider_id
 from yarrow.config.settings import ProviderSettings
 from yarrow.errors import ProviderError
 from yarrow.provider.api_keys import find_configured_key, find_vendor_key, has_credential_header, make_missing_key_error
 from yarrow.provider.backend_errors import Backend, make_backend
 from yarrow.provider.base import AdapterConfig, ModelEntry
 from yarrow.provider.base_urls import OpenAiAddress, parse_openai_address
-from yarrow.provider.chat_models import is_chat_model
+from yarrow.provider.chat_model_filter import is_chat_model
 from yarrow.provider.http.client import HttpClient
 from yarrow.provider.model_list import UNSUPPORTED_CODES, make_missing_model_error, parse_models, parse_rows
 from yarrow.provider.openai_models import find_known_window

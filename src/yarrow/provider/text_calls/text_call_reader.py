@@ -20,8 +20,8 @@ from yarrow.provider.base import (
 )
 from yarrow.provider.text_calls.markdown_code import MarkdownCode
 from yarrow.provider.text_calls.notations import BY_OPENING, MARKS
-from yarrow.provider.text_calls.policy import TextCallPolicy, describe_unparsed_call
 from yarrow.provider.text_calls.possible_call import MAX_BLANK_CHARACTERS, PossibleCall
+from yarrow.provider.text_calls.text_call_policy import TextCallPolicy, describe_unparsed_call
 
 MAX_WASTED_CHARACTERS = 8 << 20
 """Maximum characters of an answer that are read as calls in vain; after more, the rest is text."""

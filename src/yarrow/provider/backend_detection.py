@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from yarrow.config.adapter_table import ADAPTERS, VENDORS, get_provider_id
+from yarrow.config.provider_adapter_table import ADAPTERS, VENDORS, get_provider_id
 from yarrow.config.settings import Settings
 from yarrow.errors import Code, ProviderError
 from yarrow.provider.api_keys import find_server_variable
 from yarrow.provider.base_urls import parse_ollama_root
-from yarrow.provider.chat_models import is_chat_name
+from yarrow.provider.chat_model_filter import is_chat_name
 from yarrow.provider.http.client import HttpClient, HttpRequest, Timeouts
 from yarrow.provider.llamacpp.server_info import DEFAULT_ROOTS, PROBE_SECONDS, find_server
 from yarrow.provider.model_list import parse_models

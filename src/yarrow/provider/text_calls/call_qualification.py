@@ -8,7 +8,7 @@ import msgspec
 
 from yarrow.message import ToolCall, ToolSpec
 from yarrow.provider.stream_framing import decode_json_object, is_json_object
-from yarrow.provider.text_calls.scanner import WrittenCall
+from yarrow.provider.text_calls.call_scanner import WrittenCall
 from yarrow.provider.tool_calls import find_offered_name, new_call_id, repair_arguments
 
 Schema = dict[str, Any]
