@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 from grpc import StatusCode, aio
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from prompt_toolkit.application import Application
 from prompt_toolkit.data_structures import Size
@@ -295,6 +295,7 @@ async def test_a_question_shows_the_whole_command_by_scrolling(size: tuple[int, 
         assert [word for word in words if word not in joined] == []
 
 
+@example("\u0301 b中", 2)
 @given(st.text(alphabet=st.sampled_from([*"ab  -/", "中", "\u0301", "\u200b"]), max_size=90), st.integers(2, 20))
 def test_a_command_is_wrapped_at_blanks_and_keeps_every_character(text: str, width: int) -> None:
     rows = fold_keeping_blanks(text, width)

@@ -198,7 +198,7 @@ def fold_keeping_blanks(text: str, width: int) -> list[str]:
     row, cells = "", 0
     for letter in text:
         wide = get_character_cell_size(letter)
-        if cells + wide > width:
+        while row and cells + wide > width:
             blank = row.rfind(" ") + 1
             end = blank if blank > len(row) // 2 else len(row)
             rows.append(row[:end])
