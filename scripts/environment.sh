@@ -33,3 +33,7 @@ fi
 if [ -z "$mode" ]; then
   "$uv" pip install --quiet --python "$folder" --no-deps --reinstall-package yarrow .
 fi
+if [ "$mode" = editable ] && [ -x "$folder/bin/python" ]; then # not on Windows
+  # A process that may not write bytecode would otherwise compile all modules each time it starts.
+  "$folder/bin/python" -m compileall -q src
+fi
