@@ -89,7 +89,7 @@ async def line_by_line(world: World, what: Typing) -> list[str]:
     async with ChatServer(replies) as server:
         world.serve_by(server.root, permissions={"rules": {"bash": "ask"}})
         async with Screen(world, "--plain", size=(120, 60)) as screen:
-            await screen.until(lambda _: screen.text.startswith(">"))
+            await screen.until(lambda _: any(row.startswith(">") for row in screen.rows))
             screen.send("go\r")
             await prompted(server)
             await typed(screen, what, ask)

@@ -133,7 +133,7 @@ async def test_case_C_05_a_question_is_withdrawn_without_a_client(world: World) 
 async def test_line_by_line_an_unknown_command_is_not_sent_to_the_model(world: World, line: str) -> None:
     world.script([{"expect": {"contains": "/etc/hosts"}}, {"text": "an answer"}])
     async with Screen(world, "--plain", size=(120, 24)) as screen:
-        await screen.until(lambda _: screen.rows[0].startswith(">"))
+        await screen.until(lambda _: screen.rows[1].startswith(">"))
         screen.send(f"{line}\r")
         await screen.until(f"Unknown command {line}.")
         screen.send("/etc/hosts is what?\r")

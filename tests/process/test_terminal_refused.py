@@ -85,7 +85,7 @@ async def test_undelivered_texts_of_an_aborted_run_return_to_the_editor(world: W
             screen.send("go\r")
             await screen.until("half of it")
             screen.send("steer this\r")
-            await screen.until("1 now")
+            await screen.until("1 message to send after this step")
             screen.send("then that\x1b\r")
             await screen.until("1 after this run")
             screen.send("\x1b")

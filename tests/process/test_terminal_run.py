@@ -157,7 +157,7 @@ async def test_bytes_per_delta_and_per_key_are_bounded(world: World) -> None:
 
 async def test_case_C_05_a_question_waits_and_shows_hidden_characters(world: World) -> None:
     call = {"call": {"name": "bash", "arguments": {"command": "echo \u200bran > ran.txt"}}}
-    refused = [{"expect": {"contains": "denied"}}, {"text": "as you wish"}]
+    refused = [{"expect": {"contains": "N"}}, {"text": "as you wish"}]
     world.script([call], refused, permissions={"rules": {"bash": "ask"}})
     async with Screen(world) as screen:
         await screen.ready()
@@ -170,7 +170,7 @@ async def test_case_C_05_a_question_waits_and_shows_hidden_characters(world: Wor
             await screen.until(lambda _, text=text: screen.editor == [text] and "keep typing" in screen.text)
             screen.send("\r")
             await screen.until(lambda _: not any(screen.editor) and "To answer, press Tab first" in screen.text)
-        assert "to send after" not in screen.text
+        await screen.until("3 messages to send after this step")
         screen.send("\r\r")
         await answer(screen, 4)
         await screen.until("as you wish")

@@ -104,7 +104,7 @@ async def test_steering_and_following_up_while_it_runs(world: World) -> None:
         screen.send("go\r")
         await screen.until("Running tools")
         screen.send("faster\r")
-        await screen.until("1 now")
+        await screen.until("1 message to send after this step")
         screen.send("then this\x1b\r")
         await screen.until("1 after this run")
         await screen.until("second")

@@ -134,11 +134,8 @@ class App:
         self._changed.set()
 
     def _submit(self, *, follow_up: bool = False) -> None:
-        """Empty the editor and handle its text, unless it is an answer typed outside an open question."""
-        if self._permission_question.explain_misplaced(self._editor.text):
-            self._editor.clear()
-            self._screen.refresh()
-            return
+        """Empty the editor and handle its text."""
+        self._permission_question.explain_misplaced(self._editor.text)
         if text := self._editor.take():
             self._handle_line(InputLine(text, follow_up))
 

@@ -160,12 +160,10 @@ class PermissionQuestion:
         else:
             self._wait_hints = EARLY_HINTS
 
-    def explain_misplaced(self, text: str) -> bool:
-        """Return whether a text sent from the editor looks like an answer; if so, show how to answer."""
-        is_misplaced = self.is_waiting and _ANSWER_LIKE.fullmatch(text.strip()) is not None
-        if is_misplaced:
+    def explain_misplaced(self, text: str) -> None:
+        """Show how to answer if a text sent from the editor looks like an answer; it is sent like any other."""
+        if self.is_waiting and _ANSWER_LIKE.fullmatch(text.strip()):
             self._wait_hints = MISPLACED_HINTS
-        return is_misplaced
 
     def leave(self) -> None:
         """Move the focus back to the editor."""
