@@ -15,14 +15,14 @@ from tempfile import TemporaryDirectory
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from parts import Found, Table, Values, at_most, figure, middle, parser, tell  # noqa: E402
+from parts import Found, Table, Values, at_most, figure, middle, parser, tell  # noqa: E402 (as below)
 
 from doubles.chat_server import DONE, ChatServer, Reply, chunk, finish  # noqa: E402 (the path comes first)
-from doubles.screen import Screen  # noqa: E402
-from doubles.world import World  # noqa: E402
-from yarrow.message import Message, Role, Text  # noqa: E402
-from yarrow.session.ids import format_timestamp, new_id  # noqa: E402
-from yarrow.session.line_codec import encode_line  # noqa: E402
+from doubles.screen import Screen  # noqa: E402 (as above)
+from doubles.world import World  # noqa: E402 (as above)
+from yarrow.message import Message, Role, Text  # noqa: E402 (as above)
+from yarrow.session.ids import format_timestamp, new_id  # noqa: E402 (as above)
+from yarrow.session.line_codec import encode_line  # noqa: E402 (as above)
 
 ENTRIES = 2_000
 DELTAS_A_SECOND = 400

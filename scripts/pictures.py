@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from doubles.screen import Screen  # noqa: E402 (the path comes first)
-from doubles.world import World  # noqa: E402
+from doubles.world import World  # noqa: E402 (as above)
 
 PICTURE = ROOT / "docs" / "terminal.svg"
 SIZE = (96, 44)

@@ -99,4 +99,4 @@ class ChainRig(Rig):
     @property
     def resources(self) -> RunResources:
         first = self.models[0]
-        return replace(super().resources, provider=first, info=first._info)  # pyright: ignore[reportPrivateUsage]
+        return replace(super().resources, provider=first, info=first._info)  # pyright: ignore[reportPrivateUsage] (as the scripted provider reports it)

@@ -49,5 +49,5 @@ class RefusingServer(Loopback):
 
 async def create(kind: str, server: RefusingServer, *, environment: dict[str, str], **more: Any) -> Provider:
     """Return a provider of one kind for the server, without a request to it."""
-    settings = Settings(providers={"acme": ProviderSettings(type=kind, base_url=server.root, **more)})  # pyright: ignore[reportArgumentType]
+    settings = Settings(providers={"acme": ProviderSettings(type=kind, base_url=server.root, **more)})  # pyright: ignore[reportArgumentType] (`more` is untyped)
     return (await create_provider("acme", "m", ProviderContext(settings, environment))).provider

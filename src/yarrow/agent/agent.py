@@ -246,9 +246,7 @@ class Agent:
             end = RunOutcome(EndReason.ABORTED)
         except YarrowError as error:
             end = from_error(error)
-        except Exception as error:
-            # The only place that a bug in a task reaches: without an end, its clients would wait and the session would
-            # stay locked for ever. The log has the traceback.
+        except Exception as error:  # a bug: without an end, clients would wait and the session would stay locked
             _logger.exception("%s failed because of a bug", name)
             end = from_exception(error, log_id)
         self._exclusive.mark_finishing()
@@ -284,9 +282,7 @@ class Agent:
     async def _noticed(self, loop: Loop) -> list[Notice]:
         try:
             return await loop.notices()
-        except Exception:
-            # The end event is still to come: a bug here must not withhold it from the clients. The notice says what is
-            # missing, and the log has the traceback.
+        except Exception:  # a bug: it must not withhold the end event from the clients
             _logger.exception("run %s was not checked for leftovers", self.run_id)
             return [_UNCHECKED]
 

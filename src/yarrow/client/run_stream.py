@@ -84,8 +84,7 @@ async def follow_run(
                 await viewer.drain()
         except aio.AioRpcError:
             raise
-        except BaseException:
-            # A client that ends aborts its run, whether by a failing viewer, Ctrl+C or cancellation.
+        except BaseException:  # a failing viewer, Ctrl+C or cancellation: a client that ends aborts its run
             await stream.abort()
             raise
     return _make_result(session, end, denied=denied)

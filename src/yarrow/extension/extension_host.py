@@ -316,7 +316,7 @@ class DaemonThreads(ThreadPoolExecutor):
                     return
                 try:
                     result = fn(*args, **kwargs)
-                except BaseException as error:  # noqa: BLE001 (an executor raises it where the result is awaited)
+                except BaseException as error:  # noqa: BLE001 (it is raised where the future is awaited)
                     future.set_exception(error)
                 else:
                     future.set_result(result)

@@ -142,7 +142,7 @@ def _opened(source: _Timed) -> "Image":
     ImageOps.exif_transpose(image, in_place=True)
     if image.mode.startswith("I"):  # 16 bits: a plain conversion would clip all but the darkest values
         wide = image.convert("I")
-        dark = wide.point(lambda value: value * (1 / 256) + 0)  # pyright: ignore[reportUnknownMemberType] (Pillow's types have a gap)
+        dark = wide.point(lambda value: value * (1 / 256) + 0)  # pyright: ignore[reportUnknownMemberType] (Pillow does not annotate `point` fully)
         return dark.convert("L")
     wanted = "RGBA" if image.has_transparency_data else "RGB"
     return image if image.mode == wanted else image.convert(wanted)

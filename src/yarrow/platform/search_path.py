@@ -44,7 +44,7 @@ def find_program(name: str, environment: Mapping[str, str]) -> str | None:
     """
     import shutil
 
-    is_named = bool(os.path.dirname(name))  # noqa: PTH120 (`Path` drops `./`)
+    is_named = bool(os.path.dirname(name))  # noqa: PTH120 (`Path` would drop the slash of `./name`)
     path = filter_path(environment.get("PATH", os.defpath))
     found = shutil.which(name, path=path) if path or is_named else None
     if found is None or not Path(found).is_absolute() or _leads_into(found, _list_workspaces()):
