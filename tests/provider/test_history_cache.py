@@ -38,7 +38,7 @@ def costs(form: Format, histories: Sequence[tuple[Message, ...]]) -> list[int]:
         provider = form.adapter(
             HERE,
             form.models[0],
-            settings=ProviderSettings(base_url=form.url),
+            settings=ProviderSettings(base_url=form.url, context_window=1_000_000),
             key="",
             http=Recorder(form.capabilities[-1]),
         )

@@ -49,18 +49,19 @@ class OutputLimit:
         """`window` is the context window in tokens, 0 if unknown."""
         self._provider = provider
         self._request = request
-        room = window - estimate_prompt(request) - RESERVED_TOKENS if window else 0
-        self._room = room if room >= MIN_ANSWER_TOKENS else 0
+        self._window = window
+        self._room: int | None = None
+        """Maximum tokens of the answer, 0 if unknown; None until a request with a limit is sent."""
         self._has_learned = False
 
     def apply(self, body: Body) -> Body:
         """Return the body with a limit that leaves room for the prompt."""
-        if not self._room:
+        limits: Body = {name: body[name] for name in _FIELDS if isinstance(body.get(name), int)}
+        if not limits:  # the usual case: the whole history is measured only for a limit
             return body
-        return {
-            name: min(value, self._room) if name in _FIELDS and isinstance(value, int) else value
-            for name, value in body.items()
-        }
+        if self._room is None:
+            self._room = self._estimate_room()
+        return body | {name: min(limit, self._room) for name, limit in limits.items()} if self._room else body
 
     def learn(self, error: ProviderError, body: Body) -> NoticePiece | None:
         """Return a notice if the error states a smaller limit, which is then used; None for another error.
@@ -79,6 +80,10 @@ class OutputLimit:
         self._room, self._has_learned = room, True
         sentence = f"maxTokens {sent[0]} does not fit into the context window of {self._request.model}"
         return NoticePiece("OUTPUT_CAPPED", f"{sentence}: answers are limited to {room} tokens")
+
+    def _estimate_room(self) -> int:
+        room = self._window - estimate_prompt(self._request) - RESERVED_TOKENS if self._window else 0
+        return room if room >= MIN_ANSWER_TOKENS else 0
 
 
 def estimate_prompt(request: CompletionRequest) -> int:
