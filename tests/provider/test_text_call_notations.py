@@ -57,9 +57,9 @@ def as_parameters(arguments: Arguments, tag: str = "") -> str:
     )
 
 
-def qwen(name: str, arguments: Arguments) -> str:
+def qwen(name: str, arguments: Arguments, tag: str = "tool_call") -> str:
     body = "\n".join(f"<parameter={key}>\n{text_of(value)}\n</parameter>" for key, value in arguments.items())
-    return f"<tool_call>\n<function={name}>\n{body}\n</function>\n</tool_call>"
+    return f"<{tag}>\n<function={name}>\n{body}\n</function>\n</{tag}>"
 
 
 def glm(name: str, arguments: Arguments) -> str:
@@ -86,7 +86,7 @@ MARKED: dict[str, Written] = {
     "a list in tags": lambda name, given: f"<tool_calls>[{in_json(name, given)}]</tool_calls>",
     "Phi": lambda name, given: f"<|tool_call|>[{in_json(name, given)}]<|/tool_call|>",
     "Qwen3-Coder": qwen,
-    "Seed": lambda name, given: qwen(name, given).replace("tool_call>", "seed:tool_call>"),
+    "Seed": lambda name, given: qwen(name, given, "seed:tool_call"),
     "Llama's function": lambda name, given: f"<function={name}>{json.dumps(given)}</function>",
     "GLM": glm,
     "Kimi": lambda name, given: (
